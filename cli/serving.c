@@ -8,7 +8,7 @@
 
 enum { DEFAULT_SEQUENCES = 8 };
 
-/* Where it cannot be said whoever waits for it would wait for ever: pf_out_finish tells why this ends instead. */
+/* Without the ready line a process that waits for it would wait for ever: pf_out_finish reports why this ends instead. */
 static bool on_ready(void *user, const char *address)
 {
     pf_out *out = user;

@@ -1,8 +1,8 @@
 /*
- * A round's proposal from the drafter, near or far.
+ * Gets a round's proposal from the drafter, near or far.
  *
- * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that engine/draft_wait.h grants it,
- * and one warning for each kind of trouble (DESIGN, invariant 6). A near one computes in this process: its failure is ours.
+ * Invariant 6: a far drafter that is late, gone, refusing or wrong costs at most the wait that engine/draft_wait.h grants, and one
+ * warning for each kind of trouble. A near drafter computes in this process: its failure is the request's.
  */
 #include "engine/run.h"
 
@@ -13,21 +13,22 @@
 
 static const uint64_t STEADY_NS = 60000000000;
 enum {
-    LOSSES_TOLD = 3,
-    LATE_ANSWERS = 64,         /* that are taken in one round, */
-    LATE_NS = 5 * 1000 * 1000, /* and how long that may take but for the last: one of 4 MiB takes 15 ms to read */
+    MAX_LOSS_WARNINGS = 3,
+    LATE_ANSWERS = 64,         /* late answers read in one round, */
+    LATE_NS = 5 * 1000 * 1000, /* and the time for reading them but for the last: one of 4 MiB takes 15 ms */
 };
 
 static void count_loss(pf_session *s)
 {
     const uint64_t now_ns = pf_session_now_ns(s);
     if (now_ns - s->lost_ns > STEADY_NS) s->n_losses = 0;
-    if (s->n_losses <= LOSSES_TOLD) s->n_losses++;
+    if (s->n_losses <= MAX_LOSS_WARNINGS) s->n_losses++;
     s->lost_ns = now_ns;
 }
 
-/* One warning for each kind of trouble: nobody there, and somebody else there. Of one that comes and goes the last says so. */
-static void drafter_lost(pf_run *r)
+/* Warns once for each kind of trouble: no worker, or another one. The last warning about a worker that comes and goes
+ * says so. */
+static void on_drafter_lost(pf_run *r)
 {
     pf_session *s = r->session;
     pf_stream_owner_lost(s->to_drafter);
@@ -36,10 +37,10 @@ static void drafter_lost(pf_run *r)
     if (s->drafter_trouble == why.status) return;
     s->drafter_trouble = why.status;
     count_loss(s);
-    if (s->n_losses > LOSSES_TOLD) return;
+    if (s->n_losses > MAX_LOSS_WARNINGS) return;
     char sentence[sizeof why.text + 128];
     snprintf(sentence, sizeof sentence, "the draft worker is gone (%s); decoding goes on without it%s", why.text,
-             s->n_losses == LOSSES_TOLD ? " while it comes and goes, which is not told again" : "");
+             s->n_losses == MAX_LOSS_WARNINGS ? " while it comes and goes, which is not reported again" : "");
     pf_session_warn(s, sentence);
 }
 
@@ -99,8 +100,8 @@ void pf_run_announce(pf_run *r)
     if (submit(r, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
 }
 
-/* Tell the drafter what the last verdict committed; one that does not know the sequence gets all that came before. */
-static pf_status tell_drafter(pf_run *r, uint64_t *round)
+/* Sends the last verdict to the drafter; one that does not know the sequence gets all committed tokens before it. */
+static pf_status send_verdict(pf_run *r, uint64_t *round)
 {
     pf_session *s = r->session;
     pf_open open;
@@ -120,8 +121,8 @@ static pf_status tell_drafter(pf_run *r, uint64_t *round)
     return submit(r, &batch);
 }
 
-/* One warning for each kind, refusals by their status, and not again for each request that meets the same: a worker chooses
- * what it says, and how often. */
+/* One warning for each kind, refusals by their status, and only once a session: a worker chooses what it sends, and
+ * how often. */
 static void warn_once(pf_session *session, uint32_t kind, const char *does, const char *what)
 {
     char sentence[2 * PF_MAX_REFUSAL_BYTES];
@@ -132,15 +133,15 @@ static void warn_once(pf_session *session, uint32_t kind, const char *does, cons
     pf_session_warn(session, sentence);
 }
 
-/* What no honest worker says: it is not asked again for this sequence, nor waited for. */
+/* A protocol violation: the worker is not asked again for this sequence, nor waited for. */
 static void distrust(pf_run *r, const char *what)
 {
     if (r->drafter_refused) return;
     r->drafter_refused = true;
-    warn_once(r->session, PF_FORMAT, "talks nonsense", what);
+    warn_once(r->session, PF_FORMAT, "violates the protocol", what);
 }
 
-/* One at a time: the next one that comes late after it has been judged. */
+/* One at a time: the next late proposal is kept after this one is judged. */
 static void keep_late(pf_run *r, const pf_proposal *p)
 {
     pf_late_proposal *late = &r->late;
@@ -150,7 +151,7 @@ static void keep_late(pf_run *r, const pf_proposal *p)
     memcpy(late->tokens, p->tokens, (size_t)late->n * sizeof *late->tokens);
 }
 
-/* What of it would have been kept, once that can be told. */
+/* Counts the tokens that would have been accepted, once they are known. */
 static void judge_late(pf_run *r)
 {
     const pf_session *s = r->session;
@@ -162,7 +163,7 @@ static void judge_late(pf_run *r)
     pf_draft_wait_in_hindsight(&r->session->draft_wait, n + 1);
 }
 
-/* Whether its verifier has all the tokens that it names: a far one refuses the sequence for one that it has not. */
+/* Whether the verifier has all the tokens that it names: a far verifier refuses the sequence for one that it lacks. */
 static bool is_known(const pf_run *r, const pf_proposal *p)
 {
     const int32_t n_ids = pf_model_ids(&r->session->verifier_info);
@@ -215,9 +216,9 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     return current;
 }
 
-/* A drafter that was not there when the session began. Where its vocabulary differs, it is told so by opening the sequence
- * again. */
-static void get_to_know(pf_session *session)
+/* Gets the info of a drafter that was not reachable when the session began. Where its vocabulary differs, the sequence
+ * is opened again with the excluded ids. */
+static void fetch_drafter_info(pf_session *session)
 {
     if (pf_peer_info(session->options.drafter, &session->drafter_info, NULL) != PF_OK) return;
     session->drafter_is_known = true;
@@ -225,23 +226,23 @@ static void get_to_know(pf_session *session)
     if (session->match.n_different > 0) pf_stream_owner_lost(session->to_drafter);
 }
 
-/* A far drafter is back, or has been late: what it says shows that it lives. */
-static void drafter_heard(pf_session *session)
+/* A far drafter has answered: it is back, or was late. */
+static void on_drafter_answer(pf_session *session)
 {
-    if (session->drafter_trouble != PF_OK && session->n_losses < LOSSES_TOLD)
+    if (session->drafter_trouble != PF_OK && session->n_losses < MAX_LOSS_WARNINGS)
         pf_session_warn(session, "the draft worker is back");
     session->drafter_trouble = PF_OK;
-    if (!session->drafter_is_known) get_to_know(session);
+    if (!session->drafter_is_known) fetch_drafter_info(session);
 }
 
-/* What comes behind the deadline. */
+/* Answers read after the deadline. */
 typedef struct {
     int32_t n;
     uint64_t begin_ns;
 } lateness;
 
-/* Whether a far drafter is heard out no longer: it may send faster than it is read. */
-static bool is_heard_enough(const pf_session *s, lateness *late, uint64_t deadline_ns)
+/* Whether to stop reading late answers: a far drafter may send faster than it is read. */
+static bool late_limit_reached(const pf_session *s, lateness *late, uint64_t deadline_ns)
 {
     const uint64_t now_ns = pf_session_now_ns(s);
     if (now_ns < deadline_ns) return false;
@@ -249,13 +250,13 @@ static bool is_heard_enough(const pf_session *s, lateness *late, uint64_t deadli
     return late->n++ == LATE_ANSWERS || now_ns > late->begin_ns + LATE_NS;
 }
 
-/* PF_CANCELLED: none has come, or the request is; which of them, pf_run_is_cancelled tells. A far one is waited for in slices,
- * so that this is heard; what comes ends a slice at once, and so does a peer from which nothing is to come. */
+/* PF_CANCELLED: no answer came, or the request is cancelled (pf_run_is_cancelled tells). A far drafter is waited for
+ * in slices, so that a cancel is noticed; an answer ends a slice at once, and so does a peer that owes none. */
 static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *late, const pf_batch **out)
 {
     const pf_session *s = r->session;
     const bool far = s->options.drafter_is_far;
-    if (far && is_heard_enough(s, late, deadline_ns)) return PF_CANCELLED;
+    if (far && late_limit_reached(s, late, deadline_ns)) return PF_CANCELLED;
     for (;;) {
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
         const uint64_t look_ns = pf_session_now_ns(s) + PF_RUN_CANCEL_POLL_NS;
@@ -283,11 +284,11 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
             return PF_OK;
         }
         if (status == PF_UNAVAILABLE && far) {
-            drafter_lost(r);
+            on_drafter_lost(r);
             return PF_OK;
         }
         PF_TRY(status);
-        if (far) drafter_heard(s);
+        if (far) on_drafter_answer(s);
         if (s->drafter_is_unfit) return PF_OK;
         const pf_proposal *proposal = find_proposal(r, answer);
         if (proposal || !far) pf_run_count_answer(r, answer, far, &r->result->speculation.draft_ns);
@@ -309,12 +310,14 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
     *out = NULL;
     if (!may_be_asked(r)) return PF_OK;
     uint64_t round = 0;
-    const pf_status told = tell_drafter(r, &round);
+    const pf_status status = send_verdict(r, &round);
     judge_late(r);
-    if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
-    if (told == PF_LIMIT) return pf_stream_owner_give_up(s->to_drafter, r->sequence); /* far behind: once it answers */
-    if (told != PF_OK) {
-        drafter_lost(r);
+    if (status != PF_OK && !far)
+        return pf_fail(r->error, status, "the drafter took no verdict: %s", pf_status_name(status));
+    if (status == PF_LIMIT)
+        return pf_stream_owner_give_up(s->to_drafter, r->sequence); /* far behind: once it answers */
+    if (status != PF_OK) {
+        on_drafter_lost(r);
         return PF_OK;
     }
     return await_proposal(r, far ? pf_draft_wait_asked(&s->draft_wait, round, r->asked_ns) : 0, out);

@@ -1,4 +1,5 @@
-/* What many requests use, one at a time: two peers whose vocabularies fit, and the memory of a sequence. */
+/* Holds what the requests of a session share, one at a time: two peers with vocabularies that fit, and the memory of a
+ * sequence. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /*
- * What strangers say to a server, from the bytes of a message to the model and back: codec, dispatch, stream state, and
- * a drafter or a verifier with a tiny model behind them. Whatever is said, in whatever order, by whichever stream:
+ * Fuzzes a server from the bytes of a message to the model and back: codec, dispatch, stream state, and a drafter or a verifier
+ * with a tiny model behind them. Whatever messages come, in whatever order, on whichever stream:
  *
- *   - what goes back is well-formed, and tells a stream of its own sequences alone
- *   - a stream that is refused loses nothing but itself
+ *   - each answer is well-formed, and names sequences of its own stream alone
+ *   - a stream that is refused affects no other
  *   - when all streams have ended, no sequence is open and every page of the KV cache is free again
  *
- * The input: which service, then pieces of [stream, n low, n high, n bytes of a Batch]. A stream number above the last
- * one ends a stream instead; the top bit of it asks for the answers first.
+ * The input: which service, then records of [stream, n low, n high, n bytes of a Batch]. A stream number above the last one ends a
+ * stream instead; its top bit asks for the answers first.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -35,7 +35,7 @@ pf_status say_verdict(pf_peer *peer, uint64_t sequence, uint64_t round, int32_t 
 const pf_batch *answer_within(pf_peer *peer, uint64_t wait_ns);
 void assert_proposal(const pf_batch *batch, uint64_t sequence, uint64_t round, int32_t token);
 
-/* The first round of sequence 1, which is open; and from the open on, with somebody who is not there yet. */
+/* The first round of sequence 1, which is open; and with its open, at a server that may not be up yet. */
 void assert_first_round(pf_peer *peer);
 void assert_taken_up(pf_peer *peer);
 

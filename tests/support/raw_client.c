@@ -16,7 +16,7 @@ static int dial_port(int port)
                                     .sin_port = htons((uint16_t)port),
                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int room = 4096; /* who reads nothing is full soon */
+    const int room = 4096; /* a socket that is not read is full soon */
     assert_true(fd >= 0);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&in, sizeof in), 0);

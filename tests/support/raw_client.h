@@ -1,5 +1,4 @@
-/* Somebody who speaks HTTP/2 frames of his own making with the server at serving_path, or at serving_port: no gRPC on his
- * side. */
+/* Sends handmade HTTP/2 frames to the server at serving_path, or at serving_port, without gRPC. */
 #ifndef PF_TESTS_RAW_CLIENT_H
 #define PF_TESTS_RAW_CLIENT_H
 
@@ -16,8 +15,8 @@ bool raw_client_push_preface(int fd); /* and SETTINGS */
 bool raw_client_open_stream(int fd, uint32_t stream, const char *path);
 bool raw_client_reset_stream(int fd, uint32_t stream);
 
-/* Opens streams and resets them as fast as the server reads, and reads nothing himself. Whether it hung up on him, or read
- * him no more for three seconds (gRPC, while 10,000 answers wait to be written), before the n-th. */
+/* Opens streams and resets them as fast as the server reads, without reading. Whether the server disconnected, or read
+ * nothing for three seconds (gRPC does, while 10,000 answers wait to be written), before the n-th. */
 bool raw_client_resets_until_refused(int fd, uint32_t n, const char *path);
 
 /* Whether these bytes come within a time; what comes before them is passed over. */

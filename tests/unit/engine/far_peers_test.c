@@ -154,7 +154,7 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
         assert_same_text(&drafted, &p->plain);
     }
     assert_int_equal(p->n_warnings, 5); /* and twice that it is back */
-    assert_says(p->warning, "decoding goes on without it while it comes and goes, which is not told again");
+    assert_says(p->warning, "decoding goes on without it while it comes and goes, which is not reported again");
     *p->clock_ns += 61 * 1000 * MS; /* of peace */
     u.gone_for = INT32_MAX;
     assert_ok(run(session, &request, &drafted, &error), error);
@@ -287,7 +287,7 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.drafted, 0);
     assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
-    assert_says(p->warning, "talks nonsense: a token that its vocabulary does not have");
+    assert_says(p->warning, "violates the protocol: a token that its vocabulary does not have");
 }
 
 static void a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
@@ -303,7 +303,7 @@ static void a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier(vo
     assert_int_equal(drafted.result.n_tokens, N_NEW);
     assert_int_equal(drafted.result.speculation.drafted, 0);
     assert_int_equal(verifier.n_declared, 0);
-    assert_says(p->warning, "talks nonsense: a token that its vocabulary does not have");
+    assert_says(p->warning, "violates the protocol: a token that its vocabulary does not have");
 }
 
 /* Nor is it waited for, round after round. */
@@ -327,7 +327,7 @@ static void a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and
         }
         pf_session_destroy(session);
         assert_int_equal(p->n_warnings, 1); /* not one for each request */
-        assert_says(p->warning, "talks nonsense");
+        assert_says(p->warning, "violates the protocol");
     }
 }
 

@@ -46,7 +46,7 @@ static unsigned char *map_huge_aligned(size_t bytes)
     const size_t before = (size_t)(base - raw);
     if (before) munmap(raw, before);
     munmap(base + bytes, HUGE_BYTES - before);
-    (void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish */
+    (void)madvise(base, bytes, MADV_HUGEPAGE); /* a hint; may fail */
     return base;
 }
 

@@ -37,9 +37,9 @@ pf_arena pf_arena_measure(void);
 PF_MUST_USE pf_status pf_arena_create(size_t size_bytes, pf_arena *out);
 void pf_arena_destroy(pf_arena *arena); /* zeroed or NULL is fine */
 
-/* Have the kernel give the first n_bytes now, by the members of `team` (NULL: by the caller), not each page as it is first
- * written: behind a hypervisor that has to find the memory, too, a huge page takes milliseconds, and a request would wait
- * for them. Nothing is written. A wish: where it is not granted, pages come as they are written. */
+/* Fault in the pages of the first n_bytes now, on the threads of `team` (NULL: on the caller), not when each is first written:
+ * under a hypervisor a huge page takes milliseconds, which a request would wait for. Nothing is written. Where the kernel
+ * refuses, pages are faulted in as they are written. */
 void pf_arena_populate(const pf_arena *arena, size_t n_bytes, pf_team *team);
 
 /* The next `count` items of `item_bytes`, aligned to 64 bytes. NULL when measuring, or when the product

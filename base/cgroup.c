@@ -43,8 +43,8 @@ static void limit_memory(pf_cgroup_limits *limits, int64_t bytes)
     if (bytes > 0 && (uint64_t)bytes < limits->memory_bytes) limits->memory_bytes = (size_t)bytes;
 }
 
-/* The whole number at *at, which moves behind it; 0, which limits nothing, for "max" and for nonsense. A number too
- * large for the type is the largest. */
+/* The whole number at *at, which moves behind it; 0, which limits nothing, for "max" and for text that is not a number. A
+ * number too large for the type is the largest. */
 static int64_t take_integer(char **at)
 {
     return strtoll(*at, at, 10);

@@ -1,4 +1,4 @@
-/* Pieces of a phase's work, taken by whoever has time. */
+/* Self-scheduling of a phase's work in chunks. */
 #include "base/chunks.h"
 
 void pf_chunks_reset(pf_chunks *all, int32_t n_threads)
@@ -13,7 +13,7 @@ void pf_chunks_begin(pf_chunks *all, pf_member member, int32_t phase)
     atomic_store_explicit(&all[member.id].taken[(phase + 1) & 1], 0, memory_order_relaxed);
 }
 
-/* Where the piece ends that begins at `at`, of a share up to `last`. */
+/* The end of the chunk that begins at `at`, in a share that ends at `last`. */
 static int32_t end_of_chunk(const pf_chunks_cut *cut, int32_t at, int32_t last)
 {
     const int32_t run_left = cut->run - at % cut->run, left = last - at, half = (left + 1) / 2;
@@ -22,7 +22,7 @@ static int32_t end_of_chunk(const pf_chunks_cut *cut, int32_t at, int32_t last)
     return part - size < (cut->least + 1) / 2 ? at + part : at + size;
 }
 
-/* Another piece of somebody's share. */
+/* Take the next chunk of one thread's share. */
 static bool take_from(pf_chunks *all, pf_member whose, int32_t phase, const pf_chunks_cut *cut, int32_t *begin,
                       int32_t *end)
 {

@@ -1,4 +1,4 @@
-/* Time that only goes forward. */
+/* Monotonic time, of the machine or simulated. */
 #ifndef PF_BASE_CLOCK_H
 #define PF_BASE_CLOCK_H
 
@@ -7,11 +7,10 @@
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t pf_now_ns(void);
 
-/* Return at time_ns, to the microsecond, or at once where that is past: asleep while there is time to be woken in, then
- * looking. */
+/* Wait until time_ns, to the microsecond; returns at once where it is past. Sleeps for most of the time, then spins. */
 void pf_wait_until(uint64_t time_ns);
 
-/* Likewise by *clock_ns, a clock that is simulated: its owner moves it, and so does who waits. NULL: the machine's. */
+/* The same by *clock_ns, a simulated clock: its owner advances it, and so does a wait. NULL: the machine's clock. */
 uint64_t pf_clock_now_ns(const uint64_t *clock_ns);
 void pf_clock_wait_until(uint64_t *clock_ns, uint64_t time_ns);
 

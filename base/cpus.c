@@ -30,33 +30,33 @@ bool pf_cpus_bind_thread(const pf_cpus *cpus)
     return sched_setaffinity(0, sizeof *cpus, cpus->parts) == 0;
 }
 
-/* Of a thread and not of a team, as the kernel keeps one mask a thread, whatever teams it runs. */
+/* Of a thread and not of a team, as the kernel keeps one mask for each thread. */
 static _Thread_local struct {
-    bool is_taken;
+    bool is_pinned;
     int32_t cpu;
-    pf_cpus before; /* what the thread may run on without a seat */
+    pf_cpus before; /* what the thread may run on unpinned */
 } pinning;
 
 void pf_cpus_pin_thread(int32_t cpu)
 {
-    if (pinning.is_taken && pinning.cpu == cpu) return;
+    if (pinning.is_pinned && pinning.cpu == cpu) return;
     pf_cpus one = { 0 };
     pf_cpus_add(&one, cpu);
-    if ((!pinning.is_taken && !pf_cpus_of_thread(&pinning.before)) || !pf_cpus_bind_thread(&one)) return;
-    pinning.is_taken = true;
+    if ((!pinning.is_pinned && !pf_cpus_of_thread(&pinning.before)) || !pf_cpus_bind_thread(&one)) return;
+    pinning.is_pinned = true;
     pinning.cpu = cpu;
 }
 
 void pf_cpus_unpin_thread(void)
 {
-    if (pinning.is_taken) (void)pf_cpus_bind_thread(&pinning.before);
-    pinning.is_taken = false;
+    if (pinning.is_pinned) (void)pf_cpus_bind_thread(&pinning.before);
+    pinning.is_pinned = false;
 }
 
 pf_status pf_cpus_of_process(pf_cpus *out, pf_error *error)
 {
     pf_cpus one, all = { 0 };
-    if (pinning.is_taken) all = pinning.before;
+    if (pinning.is_pinned) all = pinning.before;
     DIR *tasks = opendir("/proc/self/task");
     for (const struct dirent *task; tasks && (task = readdir(tasks));) {
         const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);

@@ -25,8 +25,8 @@ enum { PF_FILE_PATH_BYTES = 4096 }; /* what a path has room in, as the kernel al
 PF_MUST_USE pf_status pf_file_join(const char *directory, const char *name, char out[PF_FILE_PATH_BYTES],
                                    pf_error *error);
 
-/* Whether nothing has this name. A link that leads nowhere or round in circles is there, and so is what may not be
- * looked at: to take them for absent would pass over what somebody meant to be read. */
+/* Whether no file has this name. A dangling or circular link exists, and so does a file without read permission: treating them
+ * as absent would skip a file that the user meant to be read. */
 bool pf_file_is_absent(const char *path);
 
 /* PF_UNAVAILABLE: it is absent. PF_INVALID: it is there and cannot be opened, or is no regular file. PF_NOMEM: cannot be

@@ -1,7 +1,7 @@
 /*
- * Hashes of keys that a file or a peer has chosen, for tables in memory. They begin with a number drawn for each table,
- * so that nobody can write down a million keys that all meet in one slot. Bytes are many a key, and whoever knows how each
- * changes the state finds keys that meet whatever it began with: theirs is a hash that is made against that.
+ * Hashes keys that a file or a peer has chosen, for tables in memory. The hash is seeded with a random number for each table,
+ * so that an attacker cannot prepare a million keys that collide. For keys of bytes a seed alone is not enough, since
+ * differences can be chosen that collide under any seed: SipHash resists that.
  *
  * Source of the finaliser: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64); of the hash of bytes: Aumasson and Bernstein,
  * SipHash (INDOCRYPT 2012), as SipHash-1-3.
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A table's, drawn anew. Any thread. */
+/* A new random seed for one table. Any thread. */
 uint64_t pf_hash_seed(void);
 
 static inline uint64_t pf_hash_mix(uint64_t z)

@@ -103,7 +103,7 @@ char *pf_json_print(const json_t *value, size_t flags)
     return NULL;
 }
 
-/* What jansson itself says of it, which is all that is known where nobody watches. */
+/* What jansson itself reports, which is all that is known where no allocator is watched. */
 static bool tells_of_memory(const json_error_t *why)
 {
     return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory;

@@ -13,8 +13,8 @@ typedef enum {
     PF_LIMIT,       /* a budget that was fixed at creation is used up; try later or smaller */
     PF_UNSUPPORTED, /* well-formed, but nothing here can do it */
     PF_UNAVAILABLE, /* a peer, a file or a device that is not there (now) */
-    PF_CANCELLED,   /* somebody asked to stop, or a deadline passed */
-    PF_INTERNAL,    /* our own fault */
+    PF_CANCELLED,   /* the caller asked to stop, or a deadline passed */
+    PF_INTERNAL,    /* a fault of this library */
 } pf_status;
 
 #define PF_MUST_USE __attribute__((warn_unused_result))

@@ -1,10 +1,10 @@
 /*
- * Being told from outside to stop, by a flag that a signal's handler or another thread sets, and how long one may go on
- * all the same: whoever is served is given a moment, a command at a terminal none.
+ * Stops work on request: a flag that a signal handler or another thread sets, and a grace period after it. A server gives its
+ * clients a grace period, a command at a terminal has none.
  *
- * Threads: the flag is anybody's, the rest one thread's. Another thread sets it with
- * __atomic_store_n(&flag, true, __ATOMIC_RELAXED): a plain store would be a data race. What it wrote before need not be seen
- * by who sees the flag.
+ * Threads: any thread may set the flag, the rest belongs to one thread. Another thread sets it with
+ * __atomic_store_n(&flag, true, __ATOMIC_RELAXED): a plain store would be a data race. A thread that sees the flag need not see
+ * what was written before it.
  */
 #ifndef PF_BASE_STOP_H
 #define PF_BASE_STOP_H
@@ -21,15 +21,15 @@ static inline bool pf_is_told(const volatile bool *flag)
 
 typedef struct {
     const volatile bool *told; /* NULL: never */
-    uint64_t grace_ns;         /* to go on for, from when the flag is first seen set */
-    uint64_t until_ns;         /* the end of that; 0: not seen yet */
+    uint64_t grace_ns;         /* grace period, from when the flag is first seen set */
+    uint64_t until_ns;         /* its end; 0: not seen yet */
     uint64_t *clock_ns;        /* simulated (base/clock.h); NULL: the machine's */
 } pf_stop;
 
 /* Whether it is time to stop. The flag may be cleared again: then it is not. */
 bool pf_stop_is_due(pf_stop *stop);
 
-/* Wait until then by its clock, unless it is time to stop before: looked at fifty times a second. */
+/* Wait until time_ns by its clock, or until it is time to stop; checks fifty times a second. */
 void pf_stop_or_wait(pf_stop *stop, uint64_t time_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* What of the machine is ours: the logical CPUs that this process may run on, its caches and its memory. */
+/* Reads the part of the machine that this process may use: logical CPUs, caches and memory. */
 #ifndef PF_BASE_TOPOLOGY_H
 #define PF_BASE_TOPOLOGY_H
 
@@ -15,7 +15,7 @@ typedef struct {
     int32_t n_numa_nodes;
 } pf_topology;
 
-/* The machine's, or the cgroup's limit where lower; 0: nobody knows. */
+/* The machine's, or the cgroup's limit where lower; 0: unknown. */
 size_t pf_topology_memory_bytes(void);
 
 /* PF_INTERNAL: hwloc could not look. */

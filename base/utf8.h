@@ -17,8 +17,8 @@ size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
  * from a character's beginning on. Returns the length; *all_valid: nothing had to be replaced. */
 size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, size_t capacity, bool *all_valid);
 
-/* What strangers wrote may reach a terminal or a log: ASCII's control characters in a text become `stand_in` (others are for
- * who writes to a terminal, cli/output.c). Writes nothing else, so a constant that has none may be passed. */
+/* Replace ASCII control characters by `stand_in`, as text of a peer may reach a terminal or a log (cli/output.c handles other
+ * control characters for terminals). Writes nothing else, so a constant without any may be passed. */
 void pf_utf8_make_printable(char *text, char stand_in);
 
 #endif

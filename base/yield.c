@@ -5,12 +5,12 @@
 #include "base/clock.h"
 
 enum {
-    /* Two switches between processes, and a look at a queue of gRPC's in between, take 5 us; a draft's shortest pass and
-     * what brings its proposal on the way 20. */
+    /* Two context switches with a poll of a gRPC queue in between take 5 us; a draft's shortest pass with sending its proposal
+     * takes 20 us. */
     LOOK_NS = 15 * 1000,
-    /* Slices of the scheduler's are 3 ms or so. */
+    /* A time slice of the scheduler is about 3 ms. */
     SLICE_NS = 1000 * 1000,
-    /* A yield that took one counts four, any other takes one away; sixteen are a contention. */
+    /* A yield as long as a slice adds four, any other subtracts one; sixteen mean contention. */
     EVIDENCE = 4,
     ENOUGH = 16,
     REMEMBERED_NS = 100 * 1000 * 1000,
@@ -21,7 +21,7 @@ void pf_contention_note(pf_contention *contention, pf_yield_result result, uint6
     if (result != PF_YIELD_CONTENDED) {
         if (contention->evidence > 0) contention->evidence--;
     } else if ((contention->evidence += EVIDENCE) >= ENOUGH) {
-        contention->evidence = ENOUGH; /* the next one alone will tell that it is so still */
+        contention->evidence = ENOUGH; /* after it has expired, one more long yield renews it */
         contention->until_ns = now_ns + REMEMBERED_NS;
     }
 }

@@ -4,8 +4,8 @@ enum {
     /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
      * barriers, wherever they are. Bytes of one decode step. */
     ONE_THREAD_BYTES = 1 << 19,
-    /* Where a member reads no more of a decode step, fewer members may be faster, who wait less at every layer's barriers:
-     * that is measured as it runs. Where it reads more, more are. */
+    /* Where a thread reads no more of a decode step, fewer threads may be faster, as they wait less at every layer's barriers:
+     * that is measured at run time. Where it reads more, more threads are faster. */
     SMALL_STEP_BYTES = 8 << 20,
 };
 

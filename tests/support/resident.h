@@ -1,4 +1,4 @@
-/* Whether memory is there: the kernel has given the page, nobody need wait for it. */
+/* Whether a page is resident: the kernel has allocated it already. */
 #ifndef PF_TESTS_RESIDENT_H
 #define PF_TESTS_RESIDENT_H
 

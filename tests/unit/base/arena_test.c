@@ -125,7 +125,7 @@ static void sizes_around_a_huge_page_are_usable_to_the_last_byte(void **state)
     }
 }
 
-/* The front of an arena, whoever is to fetch it, and of one without huge pages nothing else. */
+/* The front of an arena, on any number of threads; without huge pages nothing behind it. */
 static void a_front_that_is_populated_is_there_and_zero(void **state)
 {
     (void)state;

@@ -71,7 +71,7 @@ static void a_path_that_the_container_does_not_see_ends_at_the_mount(void **stat
     }
 }
 
-static void less_than_one_cpu_is_one_and_nonsense_does_not_limit(void **state)
+static void less_than_one_cpu_is_one_and_malformed_limits_are_ignored(void **state)
 {
     (void)state;
     static const struct {
@@ -92,7 +92,7 @@ int main(void)
         cmocka_unit_test(version_2_takes_the_least_of_the_group_and_those_above_it),
         cmocka_unit_test(version_1_reads_the_controllers_own_hierarchies),
         cmocka_unit_test(a_path_that_the_container_does_not_see_ends_at_the_mount),
-        cmocka_unit_test(less_than_one_cpu_is_one_and_nonsense_does_not_limit),
+        cmocka_unit_test(less_than_one_cpu_is_one_and_malformed_limits_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

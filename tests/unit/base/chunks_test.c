@@ -9,7 +9,7 @@
 
 enum { MOST = 8, LONGEST = 300, N_PHASES = 200 };
 
-/* What one member of n takes when he comes alone, [begin, end) after [begin, end). */
+/* The chunks that one thread of n takes when it runs alone, [begin, end) after [begin, end). */
 static void assert_pieces(int32_t id, int32_t n_members, pf_chunks_cut cut, const int32_t expected[][2], size_t n)
 {
     pf_chunks all[MOST];
@@ -60,7 +60,7 @@ static void a_share_may_be_empty(void **state)
 typedef struct {
     pf_chunks pieces[MOST];
     pf_chunks_cut cuts[N_PHASES];
-    int taken[LONGEST]; /* by whoever took it: plain memory, so that ThreadSanitizer sees two who did */
+    int taken[LONGEST]; /* plain memory, so that ThreadSanitizer sees two threads that take one item */
     _Atomic int32_t n_wrong;
 } board;
 

@@ -30,7 +30,7 @@ static void keys_in_a_row_are_spread(void **state)
     }
 }
 
-/* Keys that meet under one seed are strangers under another. */
+/* Keys that collide under one seed do not under another. */
 static void another_seed_is_another_table(void **state)
 {
     (void)state;

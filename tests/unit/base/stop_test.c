@@ -8,7 +8,7 @@
 #include "tests/support/test.h"
 #include "tests/support/told.h"
 
-static void nobody_who_may_tell_stops_nothing(void **state)
+static void without_a_flag_nothing_stops(void **state)
 {
     (void)state;
     pf_stop stop = { 0 };
@@ -18,7 +18,7 @@ static void nobody_who_may_tell_stops_nothing(void **state)
     assert_true(pf_now_ns() >= end_ns);
 }
 
-static void a_time_of_grace_begins_when_the_flag_is_seen(void **state)
+static void the_grace_period_begins_when_the_flag_is_seen(void **state)
 {
     (void)state;
     told = false;
@@ -35,12 +35,12 @@ static void a_time_of_grace_begins_when_the_flag_is_seen(void **state)
     told = false;
     assert_false(pf_stop_is_due(&stop));
     told = true;
-    assert_false(pf_stop_is_due(&stop)); /* its time begins anew */
+    assert_false(pf_stop_is_due(&stop)); /* the grace period starts again */
     clock_ns = 160;
     assert_true(pf_stop_is_due(&stop));
 }
 
-static void who_waits_by_a_simulated_clock_moves_it_as_far_as_he_waits(void **state)
+static void a_wait_advances_a_simulated_clock_by_its_length(void **state)
 {
     (void)state;
     const uint64_t end_ns = UINT64_C(3600) * 1000 * 1000 * 1000, grace_ns = 30 * 1000 * 1000;
@@ -56,7 +56,7 @@ static void who_waits_by_a_simulated_clock_moves_it_as_far_as_he_waits(void **st
     assert_in_range(clock_ns, end_ns + grace_ns, end_ns + 2 * grace_ns); /* it looks now and then */
 }
 
-static void a_wait_ends_when_told(void **state)
+static void a_wait_ends_when_the_flag_is_set(void **state)
 {
     (void)state;
     pf_stop stop = { .told = &told };
@@ -73,7 +73,7 @@ static void *tell_from_a_thread(void *flag)
 }
 
 /* Under ThreadSanitizer. */
-static void another_thread_may_tell(void **state)
+static void another_thread_may_set_the_flag(void **state)
 {
     (void)state;
     volatile bool flag = false;
@@ -86,7 +86,7 @@ static void another_thread_may_tell(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy(void **state)
+static void a_signal_without_a_flag_neither_shortens_a_wait_nor_makes_it_busy(void **state)
 {
     (void)state;
     tell_in(5);
@@ -104,12 +104,12 @@ static void a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_who_may_tell_stops_nothing),
-        cmocka_unit_test(a_time_of_grace_begins_when_the_flag_is_seen),
-        cmocka_unit_test(who_waits_by_a_simulated_clock_moves_it_as_far_as_he_waits),
-        cmocka_unit_test(a_wait_ends_when_told),
-        cmocka_unit_test(another_thread_may_tell),
-        cmocka_unit_test(a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy),
+        cmocka_unit_test(without_a_flag_nothing_stops),
+        cmocka_unit_test(the_grace_period_begins_when_the_flag_is_seen),
+        cmocka_unit_test(a_wait_advances_a_simulated_clock_by_its_length),
+        cmocka_unit_test(a_wait_ends_when_the_flag_is_set),
+        cmocka_unit_test(another_thread_may_set_the_flag),
+        cmocka_unit_test(a_signal_without_a_flag_neither_shortens_a_wait_nor_makes_it_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void count_run(pf_member member, void *arg)
     b->seen[member.id] = b->input;
 }
 
-static void every_member_runs_each_step_once_and_sees_what_the_caller_wrote(void **state)
+static void every_thread_runs_each_step_once_and_sees_what_the_caller_wrote(void **state)
 {
     (void)state;
     for (int32_t n = 1; n <= MOST; n++) {
@@ -86,7 +86,7 @@ static void pass_round(pf_member member, void *arg)
     }
 }
 
-static void a_barrier_lets_nobody_through_before_all_are_there(void **state)
+static void a_barrier_opens_when_all_threads_have_arrived(void **state)
 {
     (void)state;
     for (int32_t n = 1; n <= MOST; n += 2) { /* the last with more members than cores on most machines */
@@ -98,10 +98,10 @@ static void a_barrier_lets_nobody_through_before_all_are_there(void **state)
     }
 }
 
-static void phases_may_wrap(void **state)
+static void phases_wrap_without_a_lost_wakeup(void **state)
 {
     (void)state;
-    for (int32_t n = 2; n <= 3; n++) { /* who are counted, and who raise flags */
+    for (int32_t n = 2; n <= 3; n++) { /* a barrier by counting, and one by flags */
         pf_team *team = make(n);
         board b = { .n_steps = 3 };
         for (int i = 1; i <= 65536 - 100; i++)
@@ -123,7 +123,7 @@ static void add_one(pf_member member, void *arg)
     pf_team_barrier(member);
 }
 
-static void hundreds_of_members_are_counted_right(void **state)
+static void hundreds_of_threads_meet_at_a_barrier(void **state)
 {
     (void)state;
     pf_team *team = make(300);
@@ -159,7 +159,7 @@ static void be_late(pf_member member, void *arg)
     pf_team_barrier(member);
 }
 
-static void members_that_fell_asleep_are_woken(void **state)
+static void sleeping_threads_are_woken(void **state)
 {
     (void)state;
     pf_team *team = make(3);
@@ -180,7 +180,7 @@ static void pass_round_late(pf_member member, void *arg)
     for (int step = 1; step <= b->n_steps; step++) {
         random = random * 1664525u + 1013904223u;
         if (random >> 26 == 0)
-            nanosleep(&(struct timespec){ .tv_nsec = 400 * 1000 }, NULL); /* who share cores yield for less */
+            nanosleep(&(struct timespec){ .tv_nsec = 400 * 1000 }, NULL); /* threads that share CPUs yield for less */
         else if (random >> 29 == 1)
             pf_wait_until(pf_now_ns() + (random >> 16 & 4095));
         b->seen[member.id] = step;
@@ -191,7 +191,7 @@ static void pass_round_late(pf_member member, void *arg)
     }
 }
 
-static void members_that_come_late_at_random_meet_all_the_same(void **state)
+static void threads_that_arrive_late_at_random_meet_at_each_barrier(void **state)
 {
     (void)state;
     int32_t cores[2];
@@ -221,7 +221,7 @@ static int32_t some_of(int32_t n_threads, uint32_t random)
     return n < n_threads ? n : n_threads;
 }
 
-static void a_step_may_be_of_the_first_members_alone(void **state)
+static void a_step_may_run_on_the_first_threads_only(void **state)
 {
     (void)state;
     for (int32_t n = 2; n <= MOST; n++) {
@@ -248,7 +248,7 @@ static void note_own_sleeps(pf_member member, void *arg)
     if (getrusage(RUSAGE_THREAD, &usage) == 0) ((board *)arg)->seen[member.id] = (int)usage.ru_nvcsw;
 }
 
-static void who_is_not_in_a_step_sleeps_on(void **state)
+static void threads_that_are_not_in_a_step_stay_asleep(void **state)
 {
     (void)state;
     pf_team *team = make(8);
@@ -295,7 +295,7 @@ static void look_for_others(pf_member member, void *arg)
         if (pf_contention_yield(&contention, &now_ns) == PF_YIELD_CONTENDED) atomic_store((atomic_bool *)arg, true);
 }
 
-/* Whether nobody else computes on the members' cores. */
+/* Whether no other thread computes on the CPUs of the team. */
 static bool is_alone(pf_team *team)
 {
     atomic_bool others = false;
@@ -303,7 +303,7 @@ static bool is_alone(pf_team *team)
     return !atomic_load(&others);
 }
 
-/* Before how many of n_steps, half a millisecond apart, member 1 slept; *alone: nobody else was there before or after them. */
+/* Before how many of n_steps, half a millisecond apart, member 1 slept; *alone: no other thread computed there before or after them. */
 static long count_sleeps(pf_team *team, int n_steps, bool *alone)
 {
     long before = 0, after = 0;
@@ -318,9 +318,9 @@ static long count_sleeps(pf_team *team, int n_steps, bool *alone)
     return after - before;
 }
 
-/* A worker's pass comes once a round, behind a verification in another process: to wake a member takes as long as the pass.
- * Beside somebody who computes it does sleep (base/yield.h): then nothing can be said. */
-static void a_step_after_half_a_millisecond_wakes_nobody(void **state)
+/* A worker's pass comes once a round, behind a verification in another process: waking a thread takes as long as the pass. Under
+ * CPU contention the thread does sleep (base/yield.h), and the test is skipped. */
+static void a_step_after_half_a_millisecond_wakes_no_thread(void **state)
 {
     (void)state;
     enum { STEPS = 20, TRIES = 50, ENOUGH = 10 };
@@ -381,9 +381,9 @@ static uint64_t steps_beside_a_hog(pf_team *team, int32_t core)
     return ns;
 }
 
-/* A barrier that costs one of the other's turns, of milliseconds, makes seconds of it. So do others who come besides, in the
- * middle too: it has to be so time after time, and where they are there already nothing can be said. */
-static void who_computes_on_a_members_core_takes_his_share_and_no_more(void **state)
+/* If each barrier cost one time slice of the other thread, the steps would take seconds. Other processes on the machine have the
+ * same effect: the test fails only if every attempt is slow, and is skipped where attempts were not alone. */
+static void a_thread_on_the_same_cpu_takes_no_more_than_its_share(void **state)
 {
     (void)state;
     enum { MOST_NS = 500 * 1000 * 1000, TRIES = 50, ENOUGH = 5 };
@@ -418,7 +418,7 @@ static void last_comes_late(pf_member member, void *arg)
 }
 
 /* Others may be late themselves, on a busy machine: in one of some steps they are not. */
-static void a_team_knows_how_long_a_late_member_has_held_it_up(void **state)
+static void the_delay_by_a_late_thread_is_reported(void **state)
 {
     (void)state;
     enum { TRIES = 20 };
@@ -434,7 +434,7 @@ static void a_team_knows_how_long_a_late_member_has_held_it_up(void **state)
             longest = held_up > longest ? held_up : longest;
         }
         assert_true(longest >= LATE_NS / 2);
-        pf_team_run_some(team, 1, last_comes_late, NULL); /* nobody waits */
+        pf_team_run_some(team, 1, last_comes_late, NULL); /* no thread waits */
         assert_int_equal(pf_team_held_up_ns(team), 0);
         pf_team_destroy(team);
     }
@@ -527,7 +527,7 @@ static void members_are_pinned_and_the_caller_is_given_back_its_cpus(void **stat
     assert_true(CPU_EQUAL(&before, &after));
 }
 
-static void a_caller_that_one_team_pinned_may_make_another_elsewhere(void **state)
+static void a_pinned_caller_may_create_a_team_on_other_cpus(void **state)
 {
     (void)state;
     cpu_set_t allowed;
@@ -620,7 +620,7 @@ static void *run_once(void *team)
     return NULL;
 }
 
-static void who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back(void **state)
+static void destroying_a_team_that_another_thread_ran_last_restores_the_cpus(void **state)
 {
     (void)state;
     cpu_set_t before, after;
@@ -689,7 +689,7 @@ static void note_signals(pf_member member, void *arg)
 }
 
 /* So that what waits in the caller, a read or a sleep, is what Ctrl-C ends; but a member's own fault is its own. */
-static void signals_are_the_callers(void **state)
+static void signals_are_blocked_in_team_threads(void **state)
 {
     (void)state;
     pf_team *team = make(3);
@@ -702,7 +702,7 @@ static void signals_are_the_callers(void **state)
     pf_team_destroy(team);
 }
 
-static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
+static void an_impossible_team_is_refused_in_a_sentence(void **state)
 {
     (void)state;
     cpu_set_t allowed;
@@ -722,7 +722,7 @@ static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
     assert_null(team);
 }
 
-static void memory_or_a_thread_refused_ends_what_was_started(void **state)
+static void a_refused_allocation_ends_the_threads_that_were_started(void **state)
 {
     (void)state;
     pf_team *team = NULL;
@@ -744,32 +744,32 @@ static void memory_or_a_thread_refused_ends_what_was_started(void **state)
 int main(void)
 {
     const struct CMUnitTest both[] = {
-        cmocka_unit_test(every_member_runs_each_step_once_and_sees_what_the_caller_wrote),
-        cmocka_unit_test(a_barrier_lets_nobody_through_before_all_are_there),
-        cmocka_unit_test(phases_may_wrap),
-        cmocka_unit_test(hundreds_of_members_are_counted_right),
-        cmocka_unit_test(members_that_fell_asleep_are_woken),
-        cmocka_unit_test(members_that_come_late_at_random_meet_all_the_same),
-        cmocka_unit_test(a_step_may_be_of_the_first_members_alone),
+        cmocka_unit_test(every_thread_runs_each_step_once_and_sees_what_the_caller_wrote),
+        cmocka_unit_test(a_barrier_opens_when_all_threads_have_arrived),
+        cmocka_unit_test(phases_wrap_without_a_lost_wakeup),
+        cmocka_unit_test(hundreds_of_threads_meet_at_a_barrier),
+        cmocka_unit_test(sleeping_threads_are_woken),
+        cmocka_unit_test(threads_that_arrive_late_at_random_meet_at_each_barrier),
+        cmocka_unit_test(a_step_may_run_on_the_first_threads_only),
         cmocka_unit_test(steps_may_come_after_any_time),
-        cmocka_unit_test(a_team_knows_how_long_a_late_member_has_held_it_up),
+        cmocka_unit_test(the_delay_by_a_late_thread_is_reported),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
-        cmocka_unit_test(signals_are_the_callers),
+        cmocka_unit_test(signals_are_blocked_in_team_threads),
     };
     const struct CMUnitTest own[] = {
-        cmocka_unit_test(who_is_not_in_a_step_sleeps_on),
-        cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
-        cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),
+        cmocka_unit_test(threads_that_are_not_in_a_step_stay_asleep),
+        cmocka_unit_test(a_step_after_half_a_millisecond_wakes_no_thread),
+        cmocka_unit_test(a_thread_on_the_same_cpu_takes_no_more_than_its_share),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
-        cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
+        cmocka_unit_test(a_pinned_caller_may_create_a_team_on_other_cpus),
         cmocka_unit_test(teams_run_in_turns_by_one_thread_pin_it_to_their_own_core_and_end_in_any_order),
         cmocka_unit_test(threads_started_by_a_pinned_caller_have_the_cpus_of_the_process),
-        cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
+        cmocka_unit_test(destroying_a_team_that_another_thread_ran_last_restores_the_cpus),
         cmocka_unit_test(a_pinned_caller_is_unpinned_for_a_call),
         cmocka_unit_test(an_unpinned_caller_is_pinned_again_by_a_run_of_several_members),
-        cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
-        cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
+        cmocka_unit_test(an_impossible_team_is_refused_in_a_sentence),
+        cmocka_unit_test(a_refused_allocation_ends_the_threads_that_were_started),
     };
     const int n_failed = cmocka_run_group_tests(both, NULL, NULL);
     return pf_test_threading() == PF_THREADING_OPENMP ? n_failed : n_failed + cmocka_run_group_tests(own, NULL, NULL);

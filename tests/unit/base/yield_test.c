@@ -11,7 +11,7 @@
 enum { WAIT_S = 20 };
 static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
 
-static void sit_on_one_core(void)
+static void pin_to_one_cpu(void)
 {
     cpu_set_t all, one;
     CPU_ZERO(&one);
@@ -46,12 +46,12 @@ static void *look(void *user)
     return NULL;
 }
 
-/* Whether a yield beside the other thread has told so, before patience was at its end. */
+/* Whether a yield beside the other thread gives the expected result within WAIT_S. */
 static bool tells(pf_yield_result expected, void *(*other)(void *))
 {
     pthread_t thread;
     atomic_store(&over, false);
-    assert_int_equal(pthread_create(&thread, NULL, other, NULL), 0); /* it sits where its maker does */
+    assert_int_equal(pthread_create(&thread, NULL, other, NULL), 0); /* it inherits the CPU of its creator */
     const uint64_t end_ns = pf_now_ns() + WAIT_S * SECOND_NS;
     pf_contention contention = { 0 };
     bool told = false;
@@ -72,25 +72,25 @@ static void a_busy_thread_makes_the_core_contended(void **state)
     assert_true(tells(PF_YIELD_CONTENDED, compute));
 }
 
-static void who_computes_for_a_moment_has_worked(void **state)
+static void a_short_computation_is_reported_as_work(void **state)
 {
     (void)state;
     assert_true(tells(PF_YIELD_OTHERS_WORKED, work));
 }
 
-static void who_only_looks_is_back_soon(void **state)
+static void a_polling_thread_returns_the_cpu_soon(void **state)
 {
     (void)state;
     assert_true(tells(PF_YIELD_OTHERS_LOOKED, look));
 }
 
-/* L, W, C: what yields told; then whether the core is known to be crowded. */
+/* L, W, C: results of yields; then whether contention is detected. */
 static void contention_is_detected_after_several_slow_yields(void **state)
 {
     (void)state;
     const struct {
         const char *told;
-        bool crowded;
+        bool is_contended;
     } cases[] = {
         { "", false },        { "C", false },
         { "CCC", false },     { "CCCC", true },
@@ -106,11 +106,12 @@ static void contention_is_detected_after_several_slow_yields(void **state)
                                : *c == 'W' ? PF_YIELD_OTHERS_WORKED
                                            : PF_YIELD_CONTENDED,
                                SECOND_NS);
-        if (pf_contention_is_present(&contention, SECOND_NS) != cases[i].crowded) fail_msg("\"%s\"", cases[i].told);
+        if (pf_contention_is_present(&contention, SECOND_NS) != cases[i].is_contended)
+            fail_msg("\"%s\"", cases[i].told);
     }
 }
 
-/* And then one yield is enough to know it again. */
+/* After that, one long yield is enough to detect it again. */
 static void contention_is_reset_and_measured_again(void **state)
 {
     (void)state;
@@ -124,11 +125,11 @@ static void contention_is_reset_and_measured_again(void **state)
 
 int main(void)
 {
-    sit_on_one_core();
+    pin_to_one_cpu();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_busy_thread_makes_the_core_contended),
-        cmocka_unit_test(who_computes_for_a_moment_has_worked),
-        cmocka_unit_test(who_only_looks_is_back_soon),
+        cmocka_unit_test(a_short_computation_is_reported_as_work),
+        cmocka_unit_test(a_polling_thread_returns_the_cpu_soon),
         cmocka_unit_test(contention_is_detected_after_several_slow_yields),
         cmocka_unit_test(contention_is_reset_and_measured_again),
     };

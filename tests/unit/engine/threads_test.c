@@ -35,7 +35,7 @@ static void threads_are_chosen_by_the_cores_and_by_what_a_step_reads(void **stat
     }
 }
 
-static void a_team_of_the_whole_machine_is_pinned_and_who_serves_calls_from_its_last_core(void **state)
+static void a_team_of_the_whole_machine_is_pinned_and_a_server_calls_from_its_last_cpu(void **state)
 {
     (void)state;
     int32_t asks[] = { 0, 2, 4, 7 }, serves[] = { 0, 2, 4, 7 }, smaller[] = { 0, 2, 4, 7 }, one[] = { 5 };
@@ -69,7 +69,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_are_chosen_by_the_cores_and_by_what_a_step_reads),
-        cmocka_unit_test(a_team_of_the_whole_machine_is_pinned_and_who_serves_calls_from_its_last_core),
+        cmocka_unit_test(a_team_of_the_whole_machine_is_pinned_and_a_server_calls_from_its_last_cpu),
         cmocka_unit_test(an_engine_runs_a_tiny_model_on_one_thread_unless_told_how_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

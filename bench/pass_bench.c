@@ -11,10 +11,10 @@
 #include "bench/peak.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
-#include "model/forward/thread_tuning.h"
+#include "model/forward/thread_count.h"
 #include "model/forward/pass_kernels.h"
 
-enum { SETTLING_PASSES = (PF_TUNING_RUNGS + 1) * PF_TUNING_SAMPLES, MIN_ROUNDS = 5, MAX_ROUNDS = 400 };
+enum { SETTLING_PASSES = (PF_TRIAL_LEVELS + 1) * PF_TRIAL_SAMPLES, MIN_ROUNDS = 5, MAX_ROUNDS = 400 };
 static const uint64_t ENOUGH_NS = 2000000000, ENOUGH_QUICK_NS = 20000000; /* all rounds of one number of rows */
 static const uint64_t SHORTEST_SAMPLE_NS = 50000;                         /* shorter calls are repeated */
 static const uint64_t LONGEST_BURST_NS = 3000000;

@@ -8,10 +8,8 @@
 
 typedef struct {
     int32_t n_threads;
-    int32_t
-        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_tuning.h) */
-    bool
-        may_back_off; /* fewer than those may, where others compute on their cores (model/forward/contention_backoff.h) */
+    int32_t fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_count.h) */
+    bool may_back_off; /* fewer than those may, where others compute on their cores (model/forward/thread_count.h) */
 } pf_threads;
 
 /* Of n_threads, the cores there are or the team that is shared, for a model whose decode step reads so many bytes.

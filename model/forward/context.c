@@ -4,10 +4,12 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/checked.h"
 #include "base/stop.h"
 #include "model/forward/pass.h"
+#include "model/weights/choices.h"
 
 enum {
     MAX_ROWS = 1 << 16,
@@ -268,14 +270,36 @@ static pf_status create(pf_context *c, pf_error *error)
     return cancelled ? pf_fail(error, PF_CANCELLED, "interrupted while buffers were made") : PF_OK;
 }
 
+static int64_t nanoseconds(struct timeval t)
+{
+    return (t.tv_sec * (int64_t)1000000 + t.tv_usec) * 1000;
+}
+
+/* Whether other processes have taken the cores from this one so far, about as often as a scheduler does that shares them. */
+static bool was_preempted_often(void)
+{
+    enum { FEWEST = 3, BETWEEN_NS = 20 * 1000 * 1000 };
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0) return false;
+    const int64_t cpu_ns = nanoseconds(used.ru_utime) + nanoseconds(used.ru_stime);
+    return used.ru_nivcsw >= FEWEST && used.ru_nivcsw >= cpu_ns / BETWEEN_NS;
+}
+
 /* Matrices of oneDNN's are cut once, into the shares of all: where fewer cannot take whole ones each, all run every pass. */
-static void choose_members(pf_context *c)
+static void choose_threads(pf_context *c)
 {
     const int32_t n_threads = pf_team_size(c->team);
     const bool is_cut_evenly = c->model->onednn == NULL || (n_threads & (n_threads - 1)) == 0;
-    c->tuning =
-        pf_tuning_of(n_threads, c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads);
     c->config.may_back_off = c->config.may_back_off && c->model->onednn == NULL && n_threads > 1;
+    const pf_thread_count_config config = {
+        .n_threads = n_threads,
+        .fewest = c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads,
+        .backs_off = c->config.may_back_off,
+        .is_in_cache =
+            c->model->machine.l3_bytes > 0 && !pf_model_is_beyond_cache(c->model, pf_model_step_bytes(c->model)),
+        .is_contended = was_preempted_often(),
+    };
+    c->thread_count = pf_thread_count_of(&config);
 }
 
 pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config, pf_context **out,
@@ -286,8 +310,8 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     pf_context *c = calloc(1, sizeof *c);
     if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
     *c = (pf_context){ .model = model, .team = team, .config = resolved, .calls = PF_ALL_PASS_KERNELS };
-    choose_members(c);
     const pf_status status = create(c, error);
+    choose_threads(c);
     if (status != PF_OK) {
         pf_context_destroy(c);
         return status;

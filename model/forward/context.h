@@ -35,9 +35,8 @@ typedef struct {
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
     int32_t
-        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_tuning.h); 0: all run it */
-    bool
-        may_back_off; /* fewer than those, where others compute on the members' cores (model/forward/contention_backoff.h) */
+        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_count.h); 0: all run it */
+    bool may_back_off; /* fewer than those, where others compute on the members' cores (model/forward/thread_count.h) */
     const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
 } pf_context_config;
 

@@ -162,23 +162,19 @@ static void run_pass(pf_context *c, int32_t n_members)
     if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
 }
 
-/* As many members as the crew says, or fewer where others compute on their cores. Passes of few rows take nearly as long for
- * one as for several. */
+/* Run the pass on the number of threads that its measured times suggest. */
 static void run_planned(pf_context *c)
 {
-    if (c->tuning.n_rungs == 1 && !c->config.may_back_off) {
-        run_pass(c, c->tuning.n_threads);
+    pf_thread_count *count = &c->thread_count;
+    const int32_t n_members = pf_thread_count_next(count, c->n_rows);
+    if (pf_thread_count_is_fixed(count)) {
+        run_pass(c, n_members);
         return;
     }
-    const bool many = c->n_rows > PF_TUNING_MAX_ROWS;
-    pf_backoff *backoff = many ? &c->backoff_of_many : &c->backoff_of_few;
-    const int32_t chosen = pf_tuning_members(&c->tuning, c->n_rows), n_members = pf_backoff_members(backoff, chosen);
-    if (n_members == 1 && chosen > 1) pf_team_unpin_caller(c->team); /* others may have retreated to the same core */
+    if (n_members == 1) pf_team_unpin_caller(c->team); /* another process may compute on the caller's core */
     const uint64_t begin_ns = pf_now_ns();
     run_pass(c, n_members);
-    const uint64_t ns = pf_now_ns() - begin_ns;
-    if (n_members == chosen) pf_tuning_note(&c->tuning, c->n_rows, ns);
-    if (c->config.may_back_off) pf_backoff_note(backoff, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
+    pf_thread_count_note(count, c->n_rows, pf_now_ns() - begin_ns, pf_team_held_up_ns(c->team));
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)

@@ -12,9 +12,8 @@
 #include "base/arena.h"
 #include "base/chunks.h"
 #include "model/forward/context.h"
-#include "model/forward/thread_tuning.h"
 #include "model/forward/pass_kernels.h"
-#include "model/forward/contention_backoff.h"
+#include "model/forward/thread_count.h"
 #include "model/weights/weights.h"
 
 /* A matrix of activations: row i is at data + i * stride. */
@@ -82,9 +81,8 @@ struct pf_context {
     pf_kv *kv;
     pf_arena arena;
     float attention_scale; /* 1 / sqrt(head_dim) */
-    pf_tuning tuning;
-    pf_backoff backoff_of_few, backoff_of_many; /* rows */
-    pf_stop *stop;                              /* or NULL */
+    pf_thread_count thread_count;
+    pf_stop *stop; /* or NULL */
 
     pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
     pf_rows x;                  /* [max_rows, hidden] the residual stream */

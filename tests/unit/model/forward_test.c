@@ -87,13 +87,14 @@ static void let_fewer_run(rig *r, bool may_back_off)
     r->kv = pf_context_kv(r->context);
 }
 
-/* From here on they are those of one rung, of passes of many rows as of few. */
-static void stay_on(rig *r, int32_t rung)
+/* All later passes run on the threads of one level. */
+static void stay_on(rig *r, int32_t level)
 {
-    r->context->tuning.rung = rung;
-    r->context->tuning.until_trial = INT32_MAX;
-    r->context->backoff_of_many =
-        (pf_backoff){ .state = PF_BACKOFF_HELD, .best = rung, .halved = rung, .held_left = INT32_MAX };
+    pf_thread_count *count = &r->context->thread_count;
+    count->trial.level = 0;
+    count->trial.until_trial = INT32_MAX;
+    count->of_few = count->of_many =
+        (pf_backoff){ .state = PF_BACKOFF_HELD, .best = level, .level = level, .held_left = INT32_MAX };
 }
 
 static void tear_down(rig *r)
@@ -243,26 +244,26 @@ static void compare_thread_counts(rig *r, const float *plain)
 {
     const int32_t n_threads = pf_team_size(r->team);
     int32_t tokens[N_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
-    let_fewer_run(r, false); /* a retreat would keep passes from the trial */
+    let_fewer_run(r, false); /* a backoff would keep passes from the trial */
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
     for (int32_t i = 0; i < N_TEXT; i++) {
-        n_passes[pf_tuning_members(&r->context->tuning, 1)]++;
+        n_passes[pf_thread_count_next(&r->context->thread_count, 1)]++;
         feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
     }
-    for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_TUNING_SAMPLES);
+    for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_TRIAL_SAMPLES);
     assert_same_logits(r, logits, plain, 0, N_TEXT, "by all members, and by fewer");
     pf_kv_release(r->kv, seq);
     free(logits);
 }
 
-/* By as many members as there are on each rung. */
-static void compare_rungs(rig *r, const float *plain)
+/* On the threads of each level. */
+static void compare_levels(rig *r, const float *plain)
 {
     let_fewer_run(r, true);
-    for (int32_t rung = 0; rung < r->context->tuning.n_rungs; rung++) {
-        stay_on(r, rung);
+    for (int32_t level = 0; level < r->context->thread_count.trial.n_levels; level++) {
+        stay_on(r, level);
         compare_cut(r, plain, 33, 1);
         compare_cut(r, plain, 14, 15);
         compare_cut(r, plain, 40, 7);
@@ -274,9 +275,9 @@ static void logits_do_not_depend_on_how_many_members_run_a_pass(void **state)
     (void)state;
     for_all_arithmetics(2, compare_thread_counts);
     for_all_arithmetics(MOST_THREADS, compare_thread_counts);
-    for_arithmetics_of(&PARTED, 4, compare_rungs); /* heads are apart where two run it, or one */
-    for_all_arithmetics(5, compare_rungs);
-    for_all_arithmetics(MOST_THREADS, compare_rungs);
+    for_arithmetics_of(&PARTED, 4, compare_levels); /* heads are apart where two run it, or one */
+    for_all_arithmetics(5, compare_levels);
+    for_all_arithmetics(MOST_THREADS, compare_levels);
 }
 
 /* Every format with everything that it may be multiplied with, on every instruction set: one token a pass on one thread
@@ -382,8 +383,8 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
         for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
             set_up_with(&r, options, n_threads);
             let_fewer_run(&r, true);
-            for (int32_t rung = 0; rung < r.context->tuning.n_rungs; rung++) {
-                stay_on(&r, rung);
+            for (int32_t level = 0; level < r.context->thread_count.trial.n_levels; level++) {
+                stay_on(&r, level);
                 compare_within(&r, plain, tolerance);
             }
             tear_down(&r);

@@ -1,5 +1,5 @@
 /*
- * One arena holds everything:
+ * The layout of a cache, which is one arena:
  *
  *    pf_kv | page refs [n_pages] | free list [n_pages] | slots [max_sequences] | page numbers [max_sequences, max_pages]
  *          | page addresses [max_sequences, n_blocks, max_pages] | pool [n_pages, page_bytes]
@@ -9,8 +9,8 @@
  * A sequence's pages are kept twice: as numbers, to count references and to free, and as addresses of each layer's
  * keys and values, so that a view costs nothing and a kernel does no arithmetic on page numbers.
  *
- * Kept true between calls: refs[p] is the number of sequences that have page p; the free list is the pages whose
- * refs are 0; a sequence of length n has ceil(n / page_tokens) pages; a page with refs > 1 is not written.
+ * Kept true between calls: refs[p] is the number of sequences that have page p; the free list holds the pages
+ * with refs 0; a sequence of length n has ceil(n / page_tokens) pages; a page with refs > 1 is not written.
  */
 #include "kvcache/kvcache.h"
 

@@ -1,5 +1,5 @@
 /*
- * The keys and values of many token sequences, in pages, with exact rollback.
+ * Stores the keys and values of many token sequences in pages, with exact rollback.
  *
  *   sequence 7, length 37, pages of 16 positions
  *
@@ -18,7 +18,7 @@
  * table and at most one page.
  *
  * Rollback is exact: after pf_kv_truncate(seq, n) a forward pass gives the bits that it would have given had the
- * sequence never gone past n. In debug builds freed slots are filled with NaN, so that a reader who strays shows.
+ * sequence never gone past n. In debug builds freed slots are filled with NaN, so that a stray read shows.
  *
  * Memory is fixed at creation: the pool, the page tables, the free list. Nothing is allocated later.
  * Threads: one thread at a time mutates a cache; any number may read views, and write the slots that an extend
@@ -47,7 +47,7 @@ typedef struct {
     size_t budget_bytes;   /* for the page pool; rounded down to whole pages */
 } pf_kv_config;
 
-/* Handle of a sequence: a slot and a generation, so that one that was released is recognised. Never negative. */
+/* Handle of a sequence: a slot and a generation, so that a released handle is recognised. Never negative. */
 typedef int64_t pf_kv_seq;
 
 /* Where one layer's keys and values of a sequence lie. Borrowed: valid until the next mutation of the cache.
@@ -61,38 +61,38 @@ typedef struct {
 /* Bytes that one page takes, all layers, keys and values. 0: the configuration is not valid. */
 size_t pf_kv_page_bytes(const pf_kv_config *config);
 
-/* Make a cache. The caller owns it and ends it with pf_kv_destroy.
+/* Makes a cache. The caller owns it and ends it with pf_kv_destroy.
  * PF_INVALID: a field is out of range, or the budget holds no page (the sentence says which).
- * PF_NOMEM: budget not to be had. */
+ * PF_NOMEM: the budget cannot be allocated. */
 PF_MUST_USE pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error);
 void pf_kv_destroy(pf_kv *kv); /* NULL is fine */
 
-/* Have the memory of the first page at hand, by the members of `team` (pf_arena_populate): a first prompt goes there. */
+/* Touches the memory of the first page, which a first prompt uses, by the threads of `team` (pf_arena_populate). */
 void pf_kv_populate(const pf_kv *kv, pf_team *team);
 
-/* Start an empty sequence, or one that shares the first `length` positions of another, as so far only tests do.
+/* Starts an empty sequence, or one that shares the first `length` positions of another.
  * PF_LIMIT: max_sequences are alive; nothing has changed.
  * PF_INVALID (fork): no such parent, or length is negative or exceeds the parent's. */
 PF_MUST_USE pf_status pf_kv_acquire(pf_kv *kv, pf_kv_seq *out);
 PF_MUST_USE pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out);
 
-/* Room for `n_tokens` more positions, whose keys and values the caller then writes, layer by layer.
+/* Adds room for `n_tokens` positions; the caller then writes their keys and values, layer by layer.
  * All or nothing. PF_LIMIT: the pool has too few pages, or max_tokens would be exceeded; the sequence is as before.
  * PF_INVALID: no such sequence, or n_tokens is negative. */
 PF_MUST_USE pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens);
 
-/* Forget the positions from `length` on. Costs the pages that become free.
+/* Drops the positions from `length` on. The cost is that of the pages that become free.
  * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's. */
 PF_MUST_USE pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length);
 
-/* Of the rows at positions length, length + 1, ... keep those named, ascending from 0 on, as positions length, length + 1,
- * ...; forget the others. So a path of a tree becomes the sequence, as if only the path had ever been appended.
- * Costs a copy of each position that moves, and of pages within which positions move and which others share.
+/* Keeps the named rows of those at positions length, length + 1, ..., as positions length, length + 1, ..., and drops the
+ * others. Rows count from 0 and ascend. A path of a tree so becomes the sequence, as if only the path had been appended.
+ * The cost is a copy of each position that moves, and of each shared page within which positions move.
  * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's, or no such row, or rows do not ascend.
  * PF_LIMIT: the pool has too few pages for the copies; the sequence is as before. */
 PF_MUST_USE pf_status pf_kv_keep(pf_kv *kv, pf_kv_seq seq, int32_t length, const int32_t *rows, int32_t n_rows);
 
-/* End a sequence. A handle that is not alive is ignored. */
+/* Ends a sequence. A handle that is not alive is ignored. */
 void pf_kv_release(pf_kv *kv, pf_kv_seq seq);
 
 /* Positions of a live sequence; -1 when the handle is not alive. */

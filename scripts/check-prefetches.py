@@ -15,7 +15,7 @@ from built_libraries import built_libraries
 
 READ, FAR, WRITE = "prefetcht0", "prefetcht1", "prefetchw"
 HOLDS = {
-    "model/forward/forward.c": {READ, WRITE},
+    "kernels/lines.c": {READ, WRITE},
     "kernels/attn/attn_amx.c": {READ},
     "kernels/attn/attn_v16.c": {READ},
     "kernels/gemm/amx/gemm_amx_bf16.c": {READ, FAR, WRITE},

@@ -219,6 +219,7 @@ typedef struct {
     pf_gemm_multiply_fn *multiply;
     pf_gemm_multiply_gated_fn *multiply_gated; /* NULL: there is none */
     int32_t gated_rows;                        /* the fewest that it takes */
+    bool by_shares; /* a call must have all panels of some members, as pf_team_share cuts them for the packing team */
 } pf_gemm;
 
 /* Whether gate and up of m rows can be one call: of a few, or of more than a tile. */

@@ -1,13 +1,14 @@
 /*
- * A member's part of attention: queries and keys turned, keys and values stored, and all of them attended to.
+ * A thread's part of attention: rotates queries and keys, stores keys and values, and attends to all of them.
  *
- * Its items are the rows of its own heads, where heads are apart; else a share of the pass's, or with many rows pieces of them,
- * and then those who attend wait for those who store. Where few rows stand behind many positions, and members are more than key
- * heads, they share the keys as well, segment by segment, and then join what comes of these.
+ * An item is a row of a key head. A thread has the items of its own heads where heads are apart, otherwise a share of all
+ * items, or with many rows chunks of them; then attention waits until all keys are stored. Where few rows follow many
+ * positions, and there are more threads than key heads, threads share the keys as well, segment by segment, and join the
+ * partial results.
  */
 #include "model/forward/worker.h"
 
-/* Of some of the pass's items, which are the spans' one after the other, those of one span. */
+/* The items of one span among some of the pass's, which are numbered span after span. */
 static pf_range items_of_span(const pf_worker *w, const pf_pass_span *span, pf_range items)
 {
     const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
@@ -15,8 +16,8 @@ static pf_range items_of_span(const pf_worker *w, const pf_pass_span *span, pf_r
     return (pf_range){ items.begin > first ? items.begin - first : 0, items.end - first < n ? items.end - first : n };
 }
 
-/* This member's items of one span: the rows of its heads, or what its share of the pass's items has of them. */
-static pf_range span_items(const pf_worker *w, const pf_pass_span *span)
+/* The rows of this thread's heads, or its share of the pass's items. */
+pf_range pf_attend_items(const pf_worker *w, const pf_pass_span *span)
 {
     const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
     pf_range mine;
@@ -38,20 +39,19 @@ static pf_attn_pages pages_of(const pf_worker *w, const pf_pass_span *span, int3
                             .head_dim = w->c->model->config.head_dim };
 }
 
-/* Turn the queries and keys of some items by their positions, and store the keys with their values. */
-static void rope_and_store(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
+static float *keys_of(const pf_worker *w, const pf_pass_span *span)
+{
+    return pf_row(w->k, span->first_row) + w->c->model->q_dim;
+}
+
+void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, pf_range items)
 {
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
     const int32_t group = config->n_heads / config->n_kv_heads, head_dim = config->head_dim;
-    const size_t first = (size_t)span->first_row;
-    float *q_rows = w->q.data + first * w->q.stride;
-    float *k_rows = w->k.data + first * w->k.stride + c->model->q_dim;
-    const float *v_rows = w->v.data + first * w->v.stride + c->model->q_dim + c->model->kv_dim;
+    float *q_rows = pf_row(w->q, span->first_row), *k_rows = keys_of(w, span);
     const int32_t *positions = c->positions + span->first_row;
-
-    for (int32_t item = items.begin;
-         item < items.end && pf_worker_calls(w, PF_PASS_ROPE);) { /* one key head after the other */
+    for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
         const int32_t head = item / span->n_rows, row = item % span->n_rows;
         const int32_t left = span->n_rows - row, n = left < items.end - item ? left : items.end - item;
         float *q = q_rows + (size_t)row * w->q.stride + (size_t)head * (size_t)group * (size_t)head_dim;
@@ -60,15 +60,18 @@ static void rope_and_store(const pf_worker *w, const pf_pass_span *span, int32_t
         w->kernels->rope(k, w->k.stride, n, 1, head_dim, positions + row, &c->rope);
         item += n;
     }
+}
 
+void pf_attend_store(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
+{
+    const pf_context *c = w->c;
     const pf_attn_store_args args = { .pages = pages_of(w, span, layer),
-                                      .k = k_rows,
-                                      .v = v_rows,
+                                      .k = keys_of(w, span),
+                                      .v = pf_row(w->v, span->first_row) + c->model->q_dim + c->model->kv_dim,
                                       .stride = w->k.stride, /* and of v */
                                       .n_rows = span->n_rows,
                                       .position = span->position };
-    if (pf_worker_calls(w, PF_PASS_ATTN_STORE))
-        w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
+    w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
 }
 
 static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, int32_t layer)
@@ -86,16 +89,15 @@ static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, i
                            .parents = span->parents };
 }
 
-static void attend_span(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
+void pf_attend_span(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
 {
     const pf_attn_args args = attention_of(w, span, layer);
-    if (pf_worker_calls(w, PF_PASS_ATTN))
-        w->kernels->attn[w->c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
+    w->kernels->attn[w->c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
 }
 
 /* ---- keys that are shared ------------------------------------------------------------------------------------------ */
 
-/* How long the slowest member takes, in lines times keys: few lines take as long as sixteen. */
+/* The time of the slowest thread, in lines times keys. Few lines take as long as sixteen. */
 static int64_t work_of(int64_t n_lines, int64_t n_keys)
 {
     return (n_lines > 16 ? n_lines : 16) * n_keys;
@@ -106,8 +108,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Whether units, of which each has all rows but one segment, are sooner done than items, of which each has one row but all
- * keys. Two barriers more, and parts that are written and joined, have their price. */
+/* Whether units, of all rows and one segment each, take less time than items, of one row and all keys each. PRICE and the half
+ * stand for two more barriers and for the parts that are written and joined. */
 static bool units_pay(const pf_config *config, const pf_attn_args *args, int32_t n_threads)
 {
     enum { PRICE = 4096 };
@@ -119,7 +121,7 @@ static bool units_pay(const pf_config *config, const pf_attn_args *args, int32_t
     return shared + shared / 2 + PRICE < whole;
 }
 
-/* One sequence alone: those of several are items enough. */
+/* Of one sequence alone: several have enough items. */
 static bool shares_keys(const pf_worker *w)
 {
     const pf_context *c = w->c;
@@ -133,7 +135,7 @@ static bool shares_keys(const pf_worker *w)
     return units_pay(config, &args, w->member.n_threads);
 }
 
-/* Keys and values have been stored, and all know of it. */
+/* After a barrier behind the storing of keys and values. */
 static void attend_to_shared_keys(const pf_worker *w, int32_t layer)
 {
     const pf_context *c = w->c;
@@ -145,17 +147,17 @@ static void attend_to_shared_keys(const pf_worker *w, int32_t layer)
     pf_team_share(w->member, args.pages.n_kv_heads * pf_attn_segments(&args), &units.begin, &units.end);
     attend(&args, units.begin, units.end, w->mine->attention);
     pf_worker_wait(w);
-    const pf_range items = span_items(w, &c->spans[0]);
+    const pf_range items = pf_attend_items(w, &c->spans[0]);
     args.step = PF_ATTN_JOIN;
     attend(&args, items.begin, items.end, w->mine->attention);
 }
 
 /* ---- many rows ----------------------------------------------------------------------------------------------------- */
 
-/* So many lines, heads of a group times rows, go over the keys together; a piece is some such. */
+/* Lines, heads of a group times rows, that go over the keys together, and how many such a chunk has. */
 enum { ATTEND_LINES = 64, ATTEND_LEAST = 2, ATTEND_MOST = 8 };
 
-/* With many rows of heads that are not apart: later rows see more keys, and a share of rows is not one of the work. */
+/* With many rows, where heads are not apart: later rows see more keys, so equal shares of rows are not equal work. */
 static bool attends_in_chunks(const pf_worker *w, pf_chunks_cut *cut, int32_t *unit)
 {
     const pf_config *config = &w->c->model->config;
@@ -172,10 +174,10 @@ static void attend_in_chunks(pf_worker *w, int32_t layer, const pf_chunks_cut *c
     const pf_context *c = w->c;
     const int32_t phase = pf_worker_begin_phase(w);
     pf_range units;
-    while (pf_chunks_take(c->pieces, w->member, phase, cut, &units.begin, &units.end))
+    while (pf_chunks_take(c->chunks, w->member, phase, cut, &units.begin, &units.end))
         for (int32_t s = 0; s < c->n_spans; s++) {
             const pf_range items = items_of_span(w, &c->spans[s], (pf_range){ units.begin * unit, units.end * unit });
-            if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
+            if (items.begin < items.end) pf_attend_span(w, &c->spans[s], layer, items);
         }
 }
 
@@ -188,8 +190,10 @@ void pf_worker_attend(pf_worker *w, int32_t layer)
     int32_t unit = 1;
     const bool in_chunks = attends_in_chunks(w, &cut, &unit), keys_shared = shares_keys(w);
     for (int32_t s = 0; s < c->n_spans; s++) {
-        const pf_range items = span_items(w, &c->spans[s]);
-        if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
+        const pf_range items = pf_attend_items(w, &c->spans[s]);
+        if (items.begin >= items.end) continue;
+        pf_attend_rope(w, &c->spans[s], items);
+        pf_attend_store(w, &c->spans[s], layer, items);
     }
     if (c->split_heads || in_chunks || keys_shared) pf_worker_wait(w);
     if (keys_shared) {
@@ -201,7 +205,7 @@ void pf_worker_attend(pf_worker *w, int32_t layer)
         return;
     }
     for (int32_t s = 0; s < c->n_spans; s++) {
-        const pf_range items = span_items(w, &c->spans[s]);
-        if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
+        const pf_range items = pf_attend_items(w, &c->spans[s]);
+        if (items.begin < items.end) pf_attend_span(w, &c->spans[s], layer, items);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * A context from its configuration to its memory: the buffers of a pass are laid out by one walk that first measures and then
- * takes. What runs in them is pass.c's and forward.c's.
+ * Creates a context: resolves its configuration, and lays out the buffers of a pass by one walk that first measures and then
+ * takes. pass.c and forward.c run in them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -43,8 +43,8 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
                            .budget_bytes = config->kv_budget_bytes };
 }
 
-/* As far as the positions go that the model was trained on: to go beyond them changes what it computes on short texts
- * too (longrope takes its other set of divisors), so somebody must ask for it. */
+/* The positions that the model was trained on. A longer context changes the results of short texts too (longrope takes its
+ * other set of divisors), so it must be asked for. */
 static int32_t default_context(const pf_config *config)
 {
     int32_t tokens = config->max_position;
@@ -53,7 +53,7 @@ static int32_t default_context(const pf_config *config)
     return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
 }
 
-/* Fill in what is left open, and check the rest. */
+/* Fills in the defaults, and checks the rest. */
 static pf_status resolve(const pf_model *model, const pf_context_config *asked, pf_context_config *out, pf_error *error)
 {
     pf_context_config c = *asked;
@@ -91,8 +91,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows whose columns may lie in n_parts apart (forward.c). They are an odd number of cache lines apart: the rows of a column
- * then lie in different sets of a cache, where a power of two would put all in the same few, and take turns in them. */
+/* Rows with columns in n_parts that lie apart (pf_worker_apart). The stride is an odd number of cache lines, so that the rows of
+ * a column lie in different sets of a cache; with a power of two all would lie in the same few. */
 static pf_rows take_rows_apart(pf_arena *arena, int32_t n_rows, int32_t n_columns, int32_t n_parts)
 {
     const size_t stride = pf_round_up((size_t)n_columns, PF_LINE_FLOATS) | PF_LINE_FLOATS;
@@ -106,7 +106,7 @@ static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
     return take_rows_apart(arena, n_rows, n_columns, 1);
 }
 
-/* The packed left side of any product of n_rows rows but the head's coarse one. */
+/* The packed left side of any product of n_rows rows but that of a coarse head. */
 static size_t input_bytes(const pf_model *model, int32_t n_rows)
 {
     const size_t of_hidden = pf_gemm_input_bytes(n_rows, model->config.hidden_size);
@@ -117,26 +117,16 @@ static size_t input_bytes(const pf_model *model, int32_t n_rows)
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
 {
     const pf_config *m = &model->config;
-    const int32_t of_head = pf_model_head_gemm(model)->tile_rows, of_others = pf_model_gemm(model)->tile_rows;
+    const int32_t of_head = pf_head_gemm(&model->head)->tile_rows, of_others = pf_model_gemm(model)->tile_rows;
     const int32_t tile_rows = of_head > of_others ? of_head : of_others;
     member->normed = take_rows(arena, tile_rows, m->hidden_size);
     member->input = pf_arena_take(arena, input_bytes(model, tile_rows), 1);
     member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
     member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
-    if (model->head_kind != PF_HEAD_BOUNDED) return;
-    member->bounded.parts = take_rows(arena, 2 * PF_BOUNDED_ROWS, m->hidden_size);
-    member->bounded.input = pf_arena_take(arena, pf_gemm_input_bytes(2 * PF_BOUNDED_ROWS, m->hidden_size), 1);
 }
 
-static void lay_out_bounded_head(pf_bounded_pass *pass, const pf_model *model, int32_t n_threads, pf_arena *arena)
-{
-    pass->coarse = take_rows(arena, 2 * PF_BOUNDED_ROWS, model->config.vocab_size);
-    pass->marks = pf_arena_take(arena, (size_t)model->head.weights.n_panels, 1);
-    pass->told = pf_arena_take(arena, (size_t)n_threads, sizeof *pass->told);
-}
-
-/* Floats for the parts of as many rows as may have some, or for fewer where they take much room; of one at least. 0: a key head
- * for each member, or few keys. */
+/* Floats for the partial results of shared keys (attend.c): of at most PF_SHARED_KEYS_ROWS rows, of fewer where they take much
+ * memory, of one at least. 0: each thread has a key head, or there are few keys. */
 static size_t count_attention_parts(const pf_context *c, const pf_config *m, int32_t n_threads)
 {
     enum { MUCH_BYTES = 4 << 20 };
@@ -148,7 +138,7 @@ static size_t count_attention_parts(const pf_context *c, const pf_config *m, int
     return row * (n_rows < PF_SHARED_KEYS_ROWS ? n_rows : PF_SHARED_KEYS_ROWS);
 }
 
-/* Give every buffer its place: the same walk measures (an arena without memory) and takes. */
+/* Gives every buffer its place. The same walk measures, with an arena without memory, and takes. */
 static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_arena *arena)
 {
     const pf_config *m = &model->config;
@@ -167,13 +157,13 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->input = pf_arena_take(arena, input_bytes(model, max_rows), 1);
     if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes(model, max_rows), 1);
 
-    if (model->head_kind == PF_HEAD_BOUNDED) lay_out_bounded_head(&c->bounded, model, n_threads, arena);
+    pf_head_lay_out_pass(&model->head, n_threads, arena, &c->head);
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);
     c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);
     c->logit_rows = pf_arena_take(arena, (size_t)c->config.max_logit_rows, sizeof *c->logit_rows);
 
-    c->pieces = pf_arena_take(arena, (size_t)n_threads, sizeof *c->pieces);
+    c->chunks = pf_arena_take(arena, (size_t)n_threads, sizeof *c->chunks);
     c->n_attention_parts = count_attention_parts(c, m, n_threads);
     c->attention_parts = pf_arena_take(arena, c->n_attention_parts, sizeof *c->attention_parts);
     c->members = pf_arena_take(arena, (size_t)n_threads, sizeof *c->members);
@@ -233,7 +223,7 @@ static void fill_rope_table(pf_context *c)
     pf_team_run(c->team, fill_rope_share, &job);
 }
 
-/* What a first prompt writes is there before it comes. Rows of logits are wide and made for many sequences: a few of them. */
+/* Touches the memory that a first prompt writes. Rows of logits are wide and made for many sequences: a few of them. */
 static void populate(const pf_context *c)
 {
     const size_t before = (size_t)((const unsigned char *)c->logits.data - c->arena.base);
@@ -285,12 +275,13 @@ static bool was_preempted_often(void)
     return used.ru_nivcsw >= FEWEST && used.ru_nivcsw >= cpu_ns / BETWEEN_NS;
 }
 
-/* Matrices of oneDNN's are cut once, into the shares of all: where fewer cannot take whole ones each, all run every pass. */
+/* Products by shares are cut once, for all threads: where fewer cannot take whole shares each, all run every pass. */
 static void choose_threads(pf_context *c)
 {
     const int32_t n_threads = pf_team_size(c->team);
-    const bool is_cut_evenly = c->model->onednn == NULL || (n_threads & (n_threads - 1)) == 0;
-    c->config.may_back_off = c->config.may_back_off && c->model->onednn == NULL && n_threads > 1;
+    const bool by_shares = pf_model_gemm(c->model)->by_shares;
+    const bool is_cut_evenly = !by_shares || (n_threads & (n_threads - 1)) == 0;
+    c->config.may_back_off = c->config.may_back_off && !by_shares && n_threads > 1;
     const pf_thread_count_config config = {
         .n_threads = n_threads,
         .fewest = c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads,
@@ -309,7 +300,7 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     PF_TRY(resolve(model, config, &resolved, error));
     pf_context *c = calloc(1, sizeof *c);
     if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
-    *c = (pf_context){ .model = model, .team = team, .config = resolved, .calls = PF_ALL_PASS_KERNELS };
+    *c = (pf_context){ .model = model, .team = team, .config = resolved };
     const pf_status status = create(c, error);
     choose_threads(c);
     if (status != PF_OK) {
@@ -338,7 +329,7 @@ size_t pf_context_reserved_bytes(const pf_context *context)
     return context->arena.size + context->config.kv_budget_bytes;
 }
 
-/* ---- what is asked of it ----------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------- */
 
 int32_t pf_context_n_threads(const pf_context *context)
 {

@@ -1,5 +1,5 @@
 /*
- * What moves while a model runs: the KV cache, activations, logits. One forward pass serves prefill, decode,
+ * Runs forward passes of a model, and owns their state: the KV cache, activations, logits. One pass serves prefill, decode,
  * verification and drafting alike.
  *
  *      rows of a pass:   | span 0: sequence a, 5 tokens | span 1: sequence b, 1 token | ...
@@ -31,7 +31,7 @@ typedef struct {
     int32_t max_tokens;     /* longest sequence; 0: the model's context, at most PF_DEFAULT_CONTEXT */
     int32_t max_sequences;  /* alive at once in the KV cache */
     int32_t max_rows;       /* rows of one pass, all spans together; longer prompts are cut into such chunks */
-    int32_t max_logit_rows; /* rows of one pass whose logits are wanted, at most max_rows */
+    int32_t max_logit_rows; /* rows of one pass with wanted logits, at most max_rows */
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
     int32_t
@@ -42,7 +42,7 @@ typedef struct {
 
 enum { PF_DEFAULT_CONTEXT = 8192 };
 
-/* Rows of a pass that suit a model's products: fewer fetch the weights anew too often, more leave the caches. */
+/* Rows of a pass that suit a model's products: fewer fetch the weights too often, more do not fit the caches. */
 int32_t pf_context_default_rows(const pf_model *model);
 
 /* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16 and for integers. */
@@ -50,20 +50,20 @@ pf_type pf_context_default_kv_type(const pf_model *model);
 
 /* model and team are borrowed and must outlive the context.
  * PF_INVALID: a field is out of range (max_tokens above the model's positions included); PF_LIMIT: with the
- * model more than the machine's memory; PF_NOMEM; PF_CANCELLED; PF_INTERNAL: the buffers do not fit their measure. The caller
- * ends it with pf_context_destroy. */
+ * model more than the machine's memory; PF_NOMEM; PF_CANCELLED; PF_INTERNAL: the buffers do not fit what was measured. The
+ * caller ends it with pf_context_destroy. */
 PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config,
                                         pf_context **out, pf_error *error);
 void pf_context_destroy(pf_context *context); /* NULL is fine */
 
-/* Of its buffers and its KV pool, whatever the kernel has given of them so far. */
+/* Bytes of its buffers and its KV pool, resident or not. */
 size_t pf_context_reserved_bytes(const pf_context *context);
 
-/* From here on a pass is given up between two layers when it is time to stop: forward and prefill then have PF_CANCELLED.
- * The caller of a pass looks at it; borrowed. NULL: never. */
+/* From now on a pass ends between two layers when `stop` is due, and forward and prefill return PF_CANCELLED. The caller of a
+ * pass looks at it; borrowed. NULL: never. */
 void pf_context_set_stop(pf_context *context, pf_stop *stop);
 
-/* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
+/* Runs the spans: extends each sequence's KV by its tokens and computes the wanted logits, in pf_context_logits.
  * Sequences must be distinct. All or nothing: on failure every sequence is as before.
  * PF_INVALID: a token id outside the vocabulary or a best_of beyond it, a parent that is not before its token, a sequence
  * that is not alive, more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens.
@@ -78,11 +78,11 @@ PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence
  * may overwrite them. Not where all spans asked for the best of as many tokens: then pf_context_best has the answer. */
 float *pf_context_logits(pf_context *context, int32_t i);
 
-/* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. Where all spans asked for the best of as
+/* The first token below best_of with the largest logit; -1: all are NaN. Where all spans asked for the best of as
  * many tokens: of so many. */
 int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
 
-/* Run fn(member, arg) by the members who ran the last pass: for what is done to its logits. */
+/* Runs fn(member, arg) on the threads that ran the last pass: for work on its logits. */
 void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);
 
 int32_t pf_context_n_threads(const pf_context *context); /* of the team */

@@ -1,7 +1,6 @@
 /*
- * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by members of the team.
+ * Checks a pass, so that forward.c cannot fail, plans it, and runs it on threads of the team.
  */
-#include "model/head/bounded_head.h"
 #include "model/forward/worker.h"
 
 #include <assert.h>
@@ -11,7 +10,7 @@
 
 /* ---- before it --------------------------------------------------------------------------------------------------- */
 
-/* Everything about the spans that can be known before the cache is touched. */
+/* Everything that can be checked before the cache is touched. */
 static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t n_spans)
 {
     if (n_spans < 0 || n_spans > c->config.max_sequences) return PF_INVALID;
@@ -42,27 +41,27 @@ static void cut_to(pf_context *c, pf_kv_seq sequence, int32_t length)
     (void)cut;
 }
 
-static void take_back(pf_context *c, const pf_span *spans, int32_t n_spans)
+static void roll_back(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
     for (int32_t s = 0; s < n_spans; s++)
         cut_to(c, spans[s].sequence, pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens);
 }
 
-/* Extend every sequence, or none. */
+/* Extends every sequence, or none. */
 static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
     for (int32_t s = 0; s < n_spans; s++) {
         const pf_status status = pf_kv_extend(c->kv, spans[s].sequence, spans[s].n_tokens);
         if (status == PF_OK) continue;
-        take_back(c, spans, s);
+        roll_back(c, spans, s);
         return status;
     }
     return PF_OK;
 }
 
-/* ---- what it is about -------------------------------------------------------------------------------------------- */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
-/* Where each row of a span stands. */
+/* The positions of the rows of a span. */
 static void place_rows(const pf_span *span, int32_t position, int32_t *positions)
 {
     for (int32_t i = 0; i < span->n_tokens; i++) {
@@ -71,7 +70,7 @@ static void place_rows(const pf_span *span, int32_t position, int32_t *positions
     }
 }
 
-/* Among how many tokens all logits of the pass are asked for the best alone; 0: somebody asks for more. */
+/* The best_of that all spans with logits have in common; 0: they differ, or some want logits. */
 static int32_t common_best_of(const pf_span *spans, int32_t n_spans)
 {
     int32_t best_of = 0;
@@ -83,7 +82,7 @@ static int32_t common_best_of(const pf_span *spans, int32_t n_spans)
     return best_of;
 }
 
-/* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
+/* Lists the rows of the pass, their positions and the wanted logits. The cache has been extended. */
 static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
     c->n_spans = n_spans;
@@ -99,13 +98,13 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
         c->n_rows += n;
     }
     c->given_up = false;
-    c->best_of = pf_bounded_head_is_for(c) ? common_best_of(spans, n_spans) : 0;
+    pf_head_plan(&c->model->head, &c->head, c->n_logit_rows, common_best_of(spans, n_spans));
 }
 
-/* ---- who runs it ------------------------------------------------------------------------------------------------- */
+/* ---- its threads ------------------------------------------------------------------------------------------------- */
 
-/* Whether some member's share of attention ends inside a key head's rows, so that two members store keys that one of
- * them reads. A span of one row has no inside. */
+/* Whether some thread's share of attention ends inside a key head's rows, so that two threads store keys that one of them
+ * reads. A span of one row has no inside. */
 static bool shares_split_heads(const pf_context *c)
 {
     const int32_t n_kv_heads = c->model->config.n_kv_heads;
@@ -119,18 +118,18 @@ static bool shares_split_heads(const pf_context *c)
     return false;
 }
 
-/* Who runs the pass, and who of them must wait for whom. The heads of many rows are better balanced than apart, where more
- * than two share them. */
-static void plan_tuning(pf_context *c, int32_t n_members)
+/* How the threads share the heads, and where they must wait. Heads of many rows are balanced between more than two threads
+ * instead of kept apart. */
+static void plan_threads(pf_context *c, int32_t n_members)
 {
     c->n_members = n_members;
     c->heads_apart = pf_model_heads_divide(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
-    pf_chunks_reset(c->pieces, c->n_members);
+    pf_chunks_reset(c->chunks, c->n_members);
 }
 
-/* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are
- * worth sharing, those of a decode step are not worth waking anybody for. */
+/* Looking up rows of the embedding touches a cache line or two for every value where the embedding is the head. The rows of a
+ * prompt are worth sharing; those of a decode step are not worth waking a thread. */
 enum { SHARED_EMBEDDING_ROWS = 32 };
 
 static void embed_rows(const pf_context *c, int32_t begin, int32_t end)
@@ -153,13 +152,13 @@ void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg
 
 static void run_pass(pf_context *c, int32_t n_members)
 {
-    plan_tuning(c, n_members);
+    plan_threads(c, n_members);
     if (c->n_rows < SHARED_EMBEDDING_ROWS)
         embed_rows(c, 0, c->n_rows);
     else
         pf_context_run_members(c, embed_share, c);
     pf_context_run_members(c, pf_context_run_pass, c);
-    if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
+    pf_head_end(&c->model->head, &c->head, c->n_members);
 }
 
 /* Run the pass on the number of threads that its measured times suggest. */
@@ -185,7 +184,7 @@ pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t 
     plan_pass(context, spans, n_spans);
     run_planned(context);
     if (!context->given_up) return PF_OK;
-    take_back(context, spans, n_spans);
+    roll_back(context, spans, n_spans);
     return PF_CANCELLED;
 }
 
@@ -209,13 +208,13 @@ pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int3
 int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of)
 {
     assert(i >= 0 && i < context->n_logit_rows);
-    assert(context->best_of == 0 || context->best_of == best_of);
-    if (context->best_of > 0) return pf_bounded_head_best(context, i);
+    assert(!pf_head_gives_best(&context->head) || context->head.best_of == best_of);
+    if (pf_head_gives_best(&context->head)) return pf_head_best(&context->head, context->n_members, i);
     return context->model->kernels.argmax(context->logits.data + (size_t)i * context->logits.stride, best_of);
 }
 
 float *pf_context_logits(pf_context *context, int32_t i)
 {
-    assert(i >= 0 && i < context->n_logit_rows && context->best_of == 0);
+    assert(i >= 0 && i < context->n_logit_rows && !pf_head_gives_best(&context->head));
     return context->logits.data + (size_t)i * context->logits.stride;
 }

@@ -1,16 +1,16 @@
-/* The pass with all kernels but one left out, and what there is to say of each. */
 #include "model/forward/pass_kernels.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/forward/pass.h"
+#include "model/forward/worker.h"
 
 /* ---- running ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     pf_context *context;
+    pf_pass_kernel kernel;
     int32_t n_passes;
     uint32_t matrices;
     pf_read_fn *read;
@@ -23,10 +23,139 @@ static uint64_t time_by_members(const pf_context *c, pf_team_fn *fn, job *arg)
     return pf_now_ns() - begin_ns;
 }
 
-static void repeat_pass(pf_member member, void *arg)
+/* One kernel of a pass, as a thread runs it. */
+typedef struct {
+    pf_worker w;
+    pf_pass_kernel kernel;
+    pf_left_side all, wanted; /* rows: of the pass, and those with wanted logits */
+} piece;
+
+static void norm(const piece *p, const pf_left_side *rows, const float *weight)
+{
+    for (int32_t t = rows->tile_begin; t < rows->tile_end; t++) pf_left_side_norm(&p->w, rows, t, weight);
+}
+
+static void pack_normed(const piece *p, const pf_left_side *rows)
+{
+    const int32_t hidden = p->w.c->model->config.hidden_size;
+    for (int32_t t = rows->tile_begin; t < rows->tile_end; t++)
+        pf_left_side_pack(&p->w, rows, t, t + 1, pf_left_side_normed(&p->w, rows), hidden);
+}
+
+static void pack(const piece *p, const pf_left_side *rows, pf_rows from, int32_t k, bool by_columns, pf_range columns)
+{
+    if (by_columns)
+        pf_left_side_pack_columns(&p->w, from, pf_left_side_all(rows), k, columns);
+    else
+        pf_left_side_pack(&p->w, rows, rows->tile_begin, rows->tile_end, from, k);
+}
+
+static void multiply_share(const piece *p, const pf_linear *linear, const pf_left_side *rows, const void *input,
+                           pf_rows out, pf_gemm_mode mode)
+{
+    pf_multiply_part(&p->w, linear, (pf_product_part){ pf_left_side_all(rows), pf_share_of(&p->w, linear) }, input, out,
+                     mode);
+}
+
+static void multiply_qkv(const piece *p, const pf_linear *qkv)
+{
+    const void *input = pf_left_side_input(&p->w, &p->all);
+    if (p->w.c->heads_apart)
+        pf_multiply_own_heads(&p->w, qkv, &p->all, input);
+    else
+        multiply_share(p, qkv, &p->all, input, p->w.c->qkv, PF_GEMM_STORE);
+}
+
+static void attend(const piece *p, int32_t layer)
+{
+    const pf_context *c = p->w.c;
+    for (int32_t s = 0; s < c->n_spans; s++) {
+        const pf_pass_span *span = &c->spans[s];
+        const pf_range items = pf_attend_items(&p->w, span);
+        if (items.begin >= items.end) continue;
+        if (p->kernel == PF_PASS_ROPE) pf_attend_rope(&p->w, span, items);
+        if (p->kernel == PF_PASS_ATTN_STORE) pf_attend_store(&p->w, span, layer, items);
+        if (p->kernel == PF_PASS_ATTN) pf_attend_span(&p->w, span, layer, items);
+    }
+}
+
+/* The kernel's calls in one layer. After the last attention only the wanted rows go on. */
+static void run_in_layer(piece *p, int32_t l)
+{
+    const pf_context *c = p->w.c;
+    const pf_model *m = c->model;
+    const pf_layer *layer = &m->layers[l];
+    const bool is_last = l == m->config.n_layers - 1, drops_rows = is_last && c->n_logit_rows < c->n_rows;
+    const bool heads_by_columns = p->w.by_columns && c->heads_apart && !drops_rows;
+    const pf_left_side *rows = drops_rows ? &p->wanted : &p->all;
+    const void *columns = c->columns, *input = pf_left_side_input(&p->w, rows);
+    const pf_range gated = pf_columns_of(&layer->gate, pf_share_of(&p->w, &layer->gate));
+    pf_rows gate = c->gate, up = c->up, attended = c->attended;
+    if (p->w.by_columns) {
+        gate = pf_worker_apart(gate, rows->groups.n_rows, gated, p->w.member.id);
+        up = pf_worker_apart(up, rows->groups.n_rows, gated, p->w.member.id);
+    }
+    if (heads_by_columns) attended = pf_worker_apart(attended, c->n_rows, p->w.heads, p->w.member.id);
+    p->w.attended = attended;
+    switch (p->kernel) {
+    case PF_PASS_NORM:
+        norm(p, &p->all, layer->attention_norm);
+        norm(p, rows, layer->mlp_norm);
+        break;
+    case PF_PASS_PACK_NORMED:
+        pack_normed(p, &p->all);
+        pack_normed(p, rows);
+        break;
+    case PF_PASS_QKV: multiply_qkv(p, &layer->qkv); break;
+    case PF_PASS_ROPE:
+    case PF_PASS_ATTN_STORE:
+    case PF_PASS_ATTN: attend(p, l); break;
+    case PF_PASS_PACK_ATTENDED: pack(p, rows, attended, m->q_dim, heads_by_columns, p->w.heads); break;
+    case PF_PASS_O: multiply_share(p, &layer->o, rows, heads_by_columns ? columns : input, c->x, PF_GEMM_ADD); break;
+    case PF_PASS_GATE_UP:
+        multiply_share(p, &layer->gate, rows, input, gate, PF_GEMM_STORE);
+        multiply_share(p, &layer->up, rows, input, up, PF_GEMM_STORE);
+        break;
+    case PF_PASS_SWIGLU: pf_activate_part(&p->w, gate, up, pf_left_side_all(rows), gated); break;
+    case PF_PASS_PACK_GATED: pack(p, rows, gate, m->config.intermediate_size, p->w.by_columns, gated); break;
+    case PF_PASS_DOWN:
+        multiply_share(p, &layer->down, rows, p->w.by_columns ? columns : input, c->x, PF_GEMM_ADD);
+        break;
+    case PF_PASS_HEAD:
+    case PF_PASS_RESCORE:
+    case PF_N_PASS_KERNELS: break;
+    }
+}
+
+/* And its calls at the head. */
+static void run_in_head(piece *p)
+{
+    const pf_context *c = p->w.c;
+    const pf_lm_head *head = &c->model->head;
+    p->w.gemm = pf_head_gemm(head);
+    const pf_left_side rows = pf_left_side_of(&p->w, c->n_logit_rows, false);
+    const pf_head_rows of_head = { .member = p->w.member,
+                                   .n_rows = c->n_logit_rows,
+                                   .normed = pf_left_side_normed(&p->w, &rows),
+                                   .logits = c->logits };
+    if (p->kernel == PF_PASS_NORM) norm(p, &rows, c->model->final_norm);
+    if (p->kernel == PF_PASS_PACK_NORMED) pack_normed(p, &rows);
+    if (p->kernel == PF_PASS_HEAD)
+        multiply_share(p, &head->full, &rows, pf_left_side_input(&p->w, &rows), c->logits, PF_GEMM_STORE);
+    if (p->kernel == PF_PASS_RESCORE) pf_head_refine(head, &of_head);
+}
+
+static void repeat_kernel(pf_member member, void *arg)
 {
     const job *j = arg;
-    for (int32_t i = 0; i < j->n_passes; i++) pf_context_run_pass(member, j->context);
+    pf_context *c = j->context;
+    for (int32_t i = 0; i < j->n_passes; i++) {
+        piece p = { .w = pf_worker_of(c, member), .kernel = j->kernel };
+        p.all = pf_left_side_of(&p.w, c->n_rows, false);
+        p.wanted = pf_left_side_of(&p.w, c->n_logit_rows > 0 ? c->n_logit_rows : 1, false);
+        for (int32_t l = 0; l < c->model->config.n_layers; l++) run_in_layer(&p, l);
+        if (c->n_logit_rows > 0) run_in_head(&p);
+    }
 }
 
 static void repeat_read(pf_member member, void *arg)
@@ -47,10 +176,8 @@ uint64_t pf_pass_run_alone(pf_context *context, pf_pass_kernel kernel, int32_t n
 {
     if (kernel == PF_PASS_SWIGLU)
         memset(context->gate.data, 0, (size_t)context->n_rows * context->gate.stride * sizeof *context->gate.data);
-    context->calls = kernel < PF_N_PASS_KERNELS ? 1u << kernel : 0;
-    const uint64_t ns = time_by_members(context, repeat_pass, &(job){ .context = context, .n_passes = n_passes });
-    context->calls = PF_ALL_PASS_KERNELS;
-    return ns;
+    return time_by_members(context, repeat_kernel,
+                           &(job){ .context = context, .kernel = kernel, .n_passes = n_passes });
 }
 
 static uint32_t matrices_of(pf_pass_kernel kernel)
@@ -71,7 +198,7 @@ uint64_t pf_pass_read_alone(pf_context *context, pf_pass_kernel kernel, pf_read_
     return time_by_members(context, repeat_read, &j);
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------------------- */
+/* ---- describing ------------------------------------------------------------------------------------------------------- */
 
 static const char *const names[PF_N_PASS_KERNELS] = {
     [PF_PASS_NORM] = "norm",
@@ -124,11 +251,11 @@ static void describe_pack(const pf_context *c, int32_t n_rows, int32_t k, pf_pas
     snprintf(part->shape, sizeof part->shape, "%dx%d", n_rows, k);
 }
 
-static void describe_product(const pf_context *c, int32_t n_rows, const pf_linear *linear, pf_pass_part *part)
+static void describe_product(int32_t n_rows, const pf_linear *linear, const pf_kernel *kernel, pf_pass_part *part)
 {
     const pf_gemm_weights *w = &linear->weights;
     part->op = pf_op_name(PF_OP_GEMM);
-    part->kernel = pf_model_product(c->model, linear);
+    part->kernel = kernel;
     part->bytes = (size_t)w->n_panels * w->panel_bytes;
     part->operations = 2.0 * n_rows * w->n * w->k;
     part->has_weights = true;
@@ -158,6 +285,7 @@ pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel)
     const pf_model *m = c->model;
     const pf_layer *layer = &m->layers[0];
     const int32_t n = c->n_rows, hidden = m->config.hidden_size, intermediate = m->config.intermediate_size;
+    const pf_kernel *product = m->kernels.chosen_gemm[m->format][m->act];
     pf_pass_part part = { .name = names[kernel], .n_calls = m->config.n_layers };
     switch (kernel) {
     case PF_PASS_NORM:
@@ -168,25 +296,25 @@ pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel)
         part.n_calls = 2 * m->config.n_layers + 1;
         describe_pack(c, n, hidden, &part);
         break;
-    case PF_PASS_QKV: describe_product(c, n, &layer->qkv, &part); break;
+    case PF_PASS_QKV: describe_product(n, &layer->qkv, product, &part); break;
     case PF_PASS_ROPE: describe_rows(c, PF_OP_ROPE, PF_TYPE_F32, m->q_dim + m->kv_dim, 2, &part); break;
     case PF_PASS_ATTN_STORE: describe_store(c, &part); break;
     case PF_PASS_ATTN: describe_attention(c, &part); break;
     case PF_PASS_PACK_ATTENDED: describe_pack(c, n, m->q_dim, &part); break;
-    case PF_PASS_O: describe_product(c, n, &layer->o, &part); break;
+    case PF_PASS_O: describe_product(n, &layer->o, product, &part); break;
     case PF_PASS_GATE_UP:
         part.n_calls = 2 * m->config.n_layers;
-        describe_product(c, n, &layer->gate, &part);
+        describe_product(n, &layer->gate, product, &part);
         break;
     case PF_PASS_SWIGLU: describe_rows(c, PF_OP_SWIGLU, PF_TYPE_F32, intermediate, 3, &part); break;
     case PF_PASS_PACK_GATED: describe_pack(c, n, intermediate, &part); break;
-    case PF_PASS_DOWN: describe_product(c, n, &layer->down, &part); break;
+    case PF_PASS_DOWN: describe_product(n, &layer->down, product, &part); break;
     case PF_PASS_HEAD:
         part.n_calls = 1;
-        describe_product(c, c->n_logit_rows, &m->head, &part);
+        describe_product(c->n_logit_rows, &m->head.full, pf_head_product(&m->head, &m->head.full), &part);
         break;
     case PF_PASS_RESCORE:
-        part.n_calls = m->head_kind == PF_HEAD_SCREENED ? c->n_logit_rows : 0;
+        part.n_calls = pf_head_refines(&m->head) ? c->n_logit_rows : 0;
         part.op = pf_op_name(PF_OP_RESCORE);
         part.kernel = m->kernels.chosen[PF_OP_RESCORE][PF_TYPE_BF16];
         part.bytes = (size_t)m->config.vocab_size * sizeof(float);

@@ -1,19 +1,17 @@
 /*
- * The kernels of a pass, each run alone: what would the pass take if it were its kernels and nothing else?
+ * Runs the kernels of a pass one at a time, for the benches: how long would a pass take if it were its kernels and nothing else?
  *
  *      pass | norm, norm, norm, ... | pack, pack, ... | products of layer 0, 1, 2, ... | ...
  *
- * One kernel alone is the pass itself (forward.c) with all others left out: the same function of the model's own table,
- * the same shares of the members, shapes, buffers and order of the layers, so what a pass does stands in one place. What
- * is left out with them is what a pass has between its kernels: members do not wait for each other, nothing is fetched
- * ahead, no row of the embedding is looked up, no span is checked and no page taken. The loops around a kernel stay, and
- * PF_N_PASS_KERNELS runs them empty, for whoever measures to subtract.
+ * A kernel alone runs through all layers with the pass's own pieces (worker.h), shares, shapes and buffers. What a pass has
+ * between its kernels is left out: threads do not wait for each other, no work is shared out in chunks, nothing is prefetched, no
+ * embedding is looked up, no span is checked and no page taken. The loops stay, and PF_N_PASS_KERNELS runs them empty, for the
+ * caller to subtract.
  *
- * A kernel alone has its inputs where it left them, in its member's own cache, and goes through its own weights only:
- * repeated often, those of a small model come from a nearer cache than in a pass, which goes through all. Repeated once,
- * right behind a pass, they come from where that pass would find them. Values are what the last pass left; but
- * the gates, which an activation overwrites, are zeros and stay so: repeated they would go through denormals, which take
- * longer.
+ * A kernel alone has its inputs where it left them, in its thread's own cache, and goes through its own weights only: repeated
+ * often, those of a small model come from a nearer cache than in a pass, which goes through all. Repeated once, right behind a
+ * pass, they come from where that pass would find them. Values are what the last pass left. The gates, which an activation
+ * overwrites, are zeros: repeated they would become denormals, which take longer.
  */
 #ifndef PF_MODEL_PASS_KERNELS_H
 #define PF_MODEL_PASS_KERNELS_H
@@ -41,14 +39,13 @@ typedef enum {
     PF_PASS_RESCORE, /* of a screened head */
     PF_N_PASS_KERNELS
 } pf_pass_kernel;
-enum { PF_ALL_PASS_KERNELS = (1 << PF_N_PASS_KERNELS) - 1 };
 
 /* What a kernel does in the context's last pass. */
 typedef struct {
     const char *name;        /* "qkv" */
     const char *op;          /* "gemm", "pack", "rmsnorm", ... */
     const pf_kernel *kernel; /* its row of the registry; of packing, that of the product */
-    char shape[48];          /* of one call by all members together: "1x256x128" */
+    char shape[48];          /* of one call by all threads together: "1x256x128" */
     int32_t n_calls;         /* such calls; 0: the model has no use for it */
     size_t bytes;            /* of one: weights, keys and values, rows read and written */
     double operations;       /* of one, two a multiply-add; 0: not counted */
@@ -57,15 +54,15 @@ typedef struct {
 
 pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel);
 
-/* Members that ran the last pass: the team, or the first of it. */
+/* Threads that ran the last pass: the team, or the first of it. */
 int32_t pf_pass_members(const pf_context *context);
 
-/* The kernel alone, as the last pass called it and by the same members, n_passes times; nanoseconds of all.
- * PF_N_PASS_KERNELS: none. The context must have run a pass, whose sequences are still alive; afterwards what that pass
+/* Runs the kernel alone, as the last pass called it and on the same threads, n_passes times; nanoseconds of all.
+ * PF_N_PASS_KERNELS: none. The context must have run a pass, and its sequences must be alive; afterwards what that pass
  * appended to them, and its logits, mean nothing: truncate. */
 uint64_t pf_pass_run_alone(pf_context *context, pf_pass_kernel kernel, int32_t n_passes);
 
-/* A bare read of that kernel's weights by the same members, n_passes times; nanoseconds. */
+/* Reads that kernel's weights on the same threads, n_passes times; nanoseconds. */
 uint64_t pf_pass_read_alone(pf_context *context, pf_pass_kernel kernel, pf_read_fn *read, int32_t n_passes);
 
 #endif

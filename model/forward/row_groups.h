@@ -1,13 +1,13 @@
 /*
- * The rows of a pass in groups, each of which is the left side of products of its own, packed behind the one before it.
+ * Cuts the rows of a pass into groups. Each group is the left side of products of its own, packed behind the one before it.
  *
  *               | columns of the product                  |
- *      group 0  | member 0   | member 1   | 2       | 3   |      four groups of panels instead of eight of half the width,
- *      group 1  | member 4   | member 5   | 6       | 7   |      each over half the rows
+ *      group 0  | thread 0   | thread 1   | 2       | 3   |      four groups of panels instead of eight of half the width,
+ *      group 1  | thread 4   | thread 5   | 6       | 7   |      each over half the rows
  *
- * Where many members share a product, each by some columns and all rows, they read the rows through their caches for a few
- * columns each. Half the rows by twice the columns are less to read, and a left side that short stays in an L2. Results
- * do not depend on it.
+ * Where many threads share a product, each with some columns of all rows, each reads all rows through its caches for a few
+ * columns. Half the rows by twice the columns is less to read, and so short a left side stays in an L2. Results do not depend
+ * on it.
  */
 #ifndef PF_MODEL_ROW_GROUPS_H
 #define PF_MODEL_ROW_GROUPS_H
@@ -34,8 +34,8 @@ static inline pf_row_groups pf_row_groups_one(int32_t n_rows)
     return (pf_row_groups){ n_rows, 1, n_rows };
 }
 
-/* 1, 2, 4 .. of them, at least two members to each: the fewest of which each has no more rows than a member has columns
- * of a product of n_columns. */
+/* 1, 2, 4 ... groups with at least two threads each: the fewest with no more rows each than a thread has columns of a product
+ * of n_columns. */
 pf_row_groups pf_row_groups_of(int32_t n_rows, int32_t n_columns, int32_t n_members);
 
 static inline pf_row_group pf_row_groups_get(const pf_row_groups *groups, int32_t g)

@@ -2,9 +2,16 @@
 
 #include <string.h>
 
+#include "model/head/head_choice.h"
+
 bool pf_model_is_beyond_cache(const pf_model *model, size_t step_bytes)
 {
     return model->machine.l3_bytes > 0 && step_bytes > model->machine.l3_bytes;
+}
+
+static bool has_own_products(const pf_model_source *src)
+{
+    return src->options->backend != PF_BACKEND_ONEDNN;
 }
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
@@ -31,7 +38,7 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
 {
     const pf_kernel *twelve = m->kernels.chosen_gemm[PF_FORMAT_BF16_12][PF_ACT_BF16];
     const pf_kernel *sixteen = m->kernels.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16];
-    return src->options->backend != PF_BACKEND_ONEDNN && twelve->isa >= PF_ISA_AVX512BF16 &&
+    return has_own_products(src) && twelve->isa >= PF_ISA_AVX512BF16 &&
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
 }
 
@@ -63,51 +70,28 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-/* A screened head is quantised at load and keeps BF16 rows. */
-static pf_status check_screened(const pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    const char *directory = src->checkpoint.directory;
-    if (src->checkpoint.config.quantized)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: its LM head is quantised to %s and cannot be screened: take a full head, or the original "
-                       "model",
-                       directory, pf_dtype_name(m->dtype));
-    if (m->row_type != PF_TYPE_BF16)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: a screened head is for weights in bf16 or integers, and these are %s", directory,
-                       pf_dtype_name(m->dtype));
-    if (src->options->backend == PF_BACKEND_ONEDNN)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is not supported with oneDNN's products", directory);
-    return PF_OK;
-}
-
-/* Whether a bounded head is worth a second copy: weights are read from memory, and it saves a twentieth of the bytes of a step. */
-static bool pays_bounded(const pf_model *m, const pf_model_source *src)
-{
-    const double per_weight = bytes_per_weight(m);
-    const double step = (double)step_weights(&src->checkpoint) * per_weight;
-    const double head = (double)m->config.vocab_size * m->config.hidden_size;
-    return pf_model_is_beyond_cache(m, (size_t)step) && head * (per_weight - 1.0) >= step / 20.0;
-}
-
-/* A bounded head needs weights of at least twice the size of INT8. */
-static bool supports_bounded(const pf_model *m, const pf_model_source *src)
-{
-    return !pf_format_is_integer(m->format) && m->dtype != PF_DTYPE_F16 && src->options->backend != PF_BACKEND_ONEDNN &&
-           !pf_config_has_bias(&m->config, PF_TENSOR_HEAD) && m->config.hidden_size <= PF_GEMM_MAX_INT_K;
-}
-
 static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
 {
-    const pf_head asked = src->options->head;
-    const pf_head best = supports_bounded(m, src) && pays_bounded(m, src) ? PF_HEAD_BOUNDED : PF_HEAD_FULL;
-    m->head_kind = asked == PF_HEAD_AUTO ? best : asked;
-    if (asked == PF_HEAD_SCREENED) return check_screened(m, src, error);
-    if (asked == PF_HEAD_BOUNDED && !supports_bounded(m, src))
-        return pf_fail(
-            error, PF_UNSUPPORTED,
-            "%s: a bounded head is for weights in f32 or bf16, an LM head without a bias, and not for oneDNN",
-            src->checkpoint.directory);
+    const double weight_bytes = bytes_per_weight(m);
+    const double step_bytes = (double)step_weights(&src->checkpoint) * weight_bytes;
+    const pf_head_facts facts = { .asked = src->options->head,
+                                  .dtype = pf_dtype_name(m->dtype),
+                                  .is_integer = pf_format_is_integer(m->format),
+                                  .is_f16 = m->dtype == PF_DTYPE_F16,
+                                  .is_quantised = src->checkpoint.config.quantized,
+                                  .row_type = m->row_type,
+                                  .has_own_products = has_own_products(src),
+                                  .has_bias = pf_config_has_bias(&m->config, PF_TENSOR_HEAD),
+                                  .n_vocab = m->config.vocab_size,
+                                  .hidden = m->config.hidden_size,
+                                  .step_bytes = step_bytes,
+                                  .weight_bytes = weight_bytes,
+                                  .step_is_from_memory = pf_model_is_beyond_cache(m, (size_t)step_bytes) };
+    pf_head kind = PF_HEAD_FULL;
+    pf_error why = { 0 };
+    const pf_status status = pf_head_choose(&facts, &kind, &why);
+    if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
+    pf_head_begin(&m->head, kind, m->format, m->act, &m->kernels, facts.n_vocab, facts.hidden);
     return PF_OK;
 }
 
@@ -117,7 +101,7 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
  * where weights fit in the cache: there a step is so short that gathering a row from many cache lines shows. */
 static bool keeps_rows(const pf_model *m, const pf_model_source *src)
 {
-    if (!m->config.tied_embeddings || m->head_kind == PF_HEAD_SCREENED) return true;
+    if (!m->config.tied_embeddings || pf_head_refines(&m->head)) return true;
     if (pf_format_is_integer(m->format) || m->machine.l3_bytes == 0) return false;
     return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_per_weight(m)));
 }
@@ -137,8 +121,7 @@ pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *err
 
 bool pf_model_choose_less(pf_model *m, const pf_model_source *src, size_t bytes)
 {
-    if (m->head_kind != PF_HEAD_BOUNDED || src->options->head != PF_HEAD_AUTO) return false;
-    if (bytes <= m->machine.memory_bytes / 4 * 3) return false;
-    m->head_kind = PF_HEAD_FULL;
+    if (!pf_head_takes_too_much(m->head.kind, src->options->head, bytes, m->machine.memory_bytes)) return false;
+    pf_head_begin(&m->head, PF_HEAD_FULL, m->format, m->act, &m->kernels, m->head.n_vocab, m->head.hidden);
     return true;
 }

@@ -8,7 +8,7 @@
 
 #include "model/weights/packing.h"
 
-/* Sets dtype, has_matrices, format, row_type, act, head_kind and has_rows. The config, kernels and machine of the model must be
+/* Sets dtype, has_matrices, format, row_type, act, head and has_rows. The config, kernels and machine of the model must be
  * set. PF_UNSUPPORTED: an explicit option is not supported for this model. Called again if twelve bits do not hold the
  * weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "kernels/gemm/onednn/gemm_onednn.h"
 #include "model/weights/choices.h"
-#include "model/weights/head_errors.h"
+#include "model/weights/library_products.h"
 #include "model/weights/packing.h"
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
@@ -34,10 +33,7 @@ static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recip
 static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
     const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
-    const bool tied = m->config.tied_embeddings;
-    const bool screened = m->head_kind == PF_HEAD_SCREENED;
     m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
-    m->head_rows = !screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
     m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         pf_layer *layer = &m->layers[l];
@@ -46,22 +42,12 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
     }
-    PF_TRY(lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena));
-    if (m->head_kind != PF_HEAD_BOUNDED) return PF_OK;
-    m->head_error = pf_arena_take(arena, n_vocab, sizeof(float));
-    return lay_out_linear(m, &pf_head_recipe, PF_FORMAT_INT8, &m->coarse_head, arena);
-}
-
-/* The matrices of all layers, and the LM head. */
-static int32_t n_matrices(const pf_model *m)
-{
-    return m->layers == NULL ? 0 : m->config.n_layers * PF_N_LAYER_MATRICES + 1;
-}
-static pf_gemm_weights *matrix(pf_model *m, int32_t i)
-{
-    const int32_t l = i / PF_N_LAYER_MATRICES;
-    return l == m->config.n_layers ? &m->head.weights
-                                   : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
+    pf_head_matrix matrices[PF_HEAD_MATRICES];
+    const int32_t n = pf_head_matrices(&m->head, matrices);
+    for (int32_t i = 0; i < n; i++)
+        PF_TRY(lay_out_linear(m, &pf_head_recipe, matrices[i].format, matrices[i].linear, arena));
+    pf_head_lay_out(&m->head, m->config.tied_embeddings ? m->embedding : NULL, arena);
+    return PF_OK;
 }
 
 /* Sets whether weights are read from memory, and how they are prefetched. */
@@ -72,8 +58,10 @@ static void set_hints(const pf_model *m, pf_gemm_weights *w)
 }
 static void set_all_hints(pf_model *m)
 {
-    for (int32_t i = 0; i < n_matrices(m); i++) set_hints(m, matrix(m, i));
-    set_hints(m, &m->coarse_head.weights);
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) set_hints(m, &pf_layer_matrix(&m->layers[l], i)->weights);
+    set_hints(m, &m->head.full.weights);
+    set_hints(m, &m->head.coarse.weights);
 }
 
 /* The size of all weights. */
@@ -120,32 +108,6 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     return pf_model_load_weights(m, src, error);
 }
 
-/* ---- oneDNN ------------------------------------------------------------------------------------ */
-
-static pf_status check_backend(const pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    return src->options->backend == PF_BACKEND_ONEDNN ? pf_onednn_check(m->format, m->act, error) : PF_OK;
-}
-
-/* Makes oneDNN's copy of every matrix, and puts its kernel into the table. */
-static pf_status attach_backend(pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    if (src->options->backend != PF_BACKEND_ONEDNN) return PF_OK;
-    pf_team *team = src->options->team;
-    PF_TRY(pf_onednn_open(team, &m->onednn, error));
-    for (int32_t i = 0; i < n_matrices(m); i++) PF_TRY(pf_onednn_attach(m->onednn, team, matrix(m, i), m->act, error));
-    const pf_kernel *kernel = pf_onednn_kernel(m->format, m->act);
-    m->kernels.chosen_gemm[m->format][m->act] = kernel;
-    m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
-    return PF_OK;
-}
-
-static void detach_backend(pf_model *m)
-{
-    for (int32_t i = 0; i < n_matrices(m); i++) pf_onednn_detach(matrix(m, i));
-    pf_onednn_close(m->onednn);
-}
-
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
 
 static pf_status open_model(pf_model *m, const char *directory, pf_model_source *src, pf_error *error)
@@ -162,15 +124,15 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
     m->n_parameters = src->checkpoint.n_parameters;
     PF_TRY(pf_model_choose(m, src, error));
-    PF_TRY(check_backend(m, src, error));
+    PF_TRY(pf_library_products_check(src->options->backend, m->format, m->act, error));
 
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (m->layers == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
     PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
-    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_head_errors_measure(m, src->options->team, &src->walk, error));
-    return attach_backend(m, src, error);
+    PF_TRY(pf_head_measure(&m->head, src->options->team, &src->walk, error));
+    return pf_library_products_attach(m, src->options->backend, src->options->team, error);
 }
 
 pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out, pf_error *error)
@@ -191,7 +153,7 @@ pf_status pf_model_load(const char *directory, const pf_model_options *options, 
 void pf_model_release(pf_model *model)
 {
     if (model == NULL) return;
-    detach_backend(model);
+    pf_library_products_detach(model);
     pf_arena_destroy(&model->arena);
     free(model->layers);
     free(model);
@@ -226,7 +188,7 @@ pf_act pf_model_act(const pf_model *model)
 
 size_t pf_model_packed_bytes(const pf_model *model)
 {
-    return model->arena.size;
+    return model->arena.size + pf_library_products_bytes(model->products);
 }
 
 int64_t pf_model_parameter_count(const pf_model *model)

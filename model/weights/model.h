@@ -17,6 +17,7 @@
 #include "kernels/limits/read.h"
 #include "model/config/config.h"
 #include "model/config/dtype.h"
+#include "model/head/head_kind.h"
 
 typedef struct pf_model pf_model;
 
@@ -27,21 +28,6 @@ typedef enum {
     PF_BACKEND_ONEDNN, /* kernels/gemm/onednn/gemm_onednn.h: not row-invariant, and holds a second copy of the weights */
     PF_N_BACKENDS
 } pf_backend;
-
-/* How the LM head is computed: --head. */
-typedef enum {
-    PF_HEAD_AUTO, /* BOUNDED where it is supported, fits in memory and saves a twentieth of the bytes of a step; else FULL */
-    PF_HEAD_FULL, /* as any other product */
-    /* For greedy targets: an INT8 copy of the head with error bounds selects the tokens that may be the argmax, and the full
-     * head decides among them (bounded_head.h). Exact, with at most half the bytes of BF16, and a second head in memory. Not for
-     * integer weights, F16 or a head with a bias. */
-    PF_HEAD_BOUNDED,
-    /* For drafts: in four bits, then the best few candidates are rescored from BF16 rows (kernels/sample/rescore.h). A half or a
-     * quarter of the bytes. The argmax is nearly always the same, the other logits are approximate. Not for weights that are
-     * F32, F16 or quantised in their files. */
-    PF_HEAD_SCREENED,
-    PF_N_HEADS
-} pf_head;
 
 typedef struct {
     pf_dtype dtype;

@@ -22,7 +22,7 @@ static size_t linear_bytes(const pf_linear *linear)
 size_t pf_model_step_bytes(const pf_model *model)
 {
     const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
-    size_t bytes = norm_bytes + linear_bytes(pf_model_step_head(model));
+    size_t bytes = norm_bytes + linear_bytes(pf_head_step_matrix(&model->head));
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         bytes += 2 * norm_bytes;
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
@@ -50,7 +50,7 @@ uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t m
     for (int32_t l = 0; l < model->config.n_layers; l++)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             if (matrices >> i & 1) sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
-    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, pf_model_step_head(model));
+    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, pf_head_step_matrix(&model->head));
     return sum;
 }
 
@@ -146,7 +146,7 @@ static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
                  m->act == format->act ? "the default" : "asked for");
-    if (m->onednn != NULL)
+    if (m->products != NULL)
         snprintf(out, capacity, "%s%s; oneDNN's product was asked for, which multiplies activations in %s", why, act,
                  pf_act_name(kernel->act));
     else if (kernel->isa == m->kernels.isa)
@@ -156,18 +156,15 @@ static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out
                  act, allowed, has);
 }
 
+/* `reason`: NULL for that of all matrices. */
 static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,
-                         const pf_linear *linear)
+                         const pf_linear *linear, const pf_kernel *kernel, const char *reason)
 {
     char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
     join_names(m, recipe, layer, name, sizeof name);
-    const pf_kernel *kernel = pf_model_product(m, linear);
     snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
-    if (linear == &m->head && m->head_kind == PF_HEAD_SCREENED)
-        snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are recomputed");
-    else if (linear == &m->coarse_head)
-        snprintf(v->reason, sizeof v->reason,
-                 "the head is bounded: this copy selects the tokens that may have the largest logit");
+    if (reason != NULL)
+        snprintf(v->reason, sizeof v->reason, "%s", reason);
     else
         explain_kernel(m, kernel, v->reason, sizeof v->reason);
     const pf_model_tensor tensor = { .name = name,
@@ -212,16 +209,29 @@ static void visit_embedding_in_head(const pf_model *m, visitor *v)
 
 static void visit_looked_up(const pf_model *m, visitor *v)
 {
+    const bool has_own_rows = pf_head_has_own_rows(&m->head, m->embedding);
+    const char *of_head = m->head.rows != NULL ? pf_head_rows_reason(&m->head, !has_own_rows) : NULL;
     if (m->embedding == NULL)
         visit_embedding_in_head(m, v);
     else
         visit_rows(m, v, PF_TENSOR_EMBEDDING,
-                   m->head_rows == m->embedding ? "rows are looked up, and give the best logits of the screened head"
+                   of_head != NULL && !has_own_rows ? of_head
                    : m->config.tied_embeddings
                        ? "rows are looked up: from the head's panels, in the cache, it takes longer"
                        : "rows are looked up, never multiplied");
-    if (m->head_rows != m->embedding && m->head_rows != NULL)
-        visit_rows(m, v, PF_TENSOR_HEAD, "rows give the best logits of the screened head");
+    if (has_own_rows) visit_rows(m, v, PF_TENSOR_HEAD, of_head);
+}
+
+static void visit_layer_matrix(const pf_model *m, visitor *v, int32_t l, int matrix)
+{
+    visit_linear(m, v, &pf_layer_recipes[matrix], l, pf_layer_matrix(&m->layers[l], matrix),
+                 m->kernels.chosen_gemm[m->format][m->act], NULL);
+}
+
+static void visit_head_matrix(const pf_model *m, visitor *v, const pf_linear *linear)
+{
+    visit_linear(m, v, &pf_head_recipe, 0, linear, pf_head_product(&m->head, linear),
+                 pf_head_matrix_reason(&m->head, linear));
 }
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
@@ -230,13 +240,13 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
     visit_looked_up(model, &v);
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
-        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_QKV], l, &model->layers[l].qkv);
-        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_O], l, &model->layers[l].o);
+        visit_layer_matrix(model, &v, l, PF_MATRIX_QKV);
+        visit_layer_matrix(model, &v, l, PF_MATRIX_O);
         visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
-        for (int i = PF_MATRIX_GATE; i < PF_N_LAYER_MATRICES; i++)
-            visit_linear(model, &v, &pf_layer_recipes[i], l, pf_layer_matrix(&model->layers[l], i));
+        for (int i = PF_MATRIX_GATE; i < PF_N_LAYER_MATRICES; i++) visit_layer_matrix(model, &v, l, i);
     }
     visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
-    visit_linear(model, &v, &pf_head_recipe, 0, &model->head);
-    if (model->head_kind == PF_HEAD_BOUNDED) visit_linear(model, &v, &pf_head_recipe, 0, &model->coarse_head);
+    visit_head_matrix(model, &v, &model->head.full);
+    const pf_linear *step = pf_head_step_matrix(&model->head);
+    if (step != &model->head.full) visit_head_matrix(model, &v, step);
 }

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "model/weights/head_errors.h"
-
 /* ---- vectors ------------------------------------------------------------------------------------------------------- */
 
 static pf_status load_vector(pf_model_source *src, pf_tensor_role role, int32_t layer, const char *part, float *out,
@@ -165,15 +163,16 @@ static pf_status load_biases(pf_model_source *src, const pf_matrix_recipe *recip
     return PF_OK;
 }
 
+/* checked: the format that the values in the file must fit. counts_progress: false where another matrix counts them. */
 static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer,
-                             const pf_linear *linear, pf_error *error)
+                             const pf_linear *linear, pf_format checked, bool counts_progress, pf_error *error)
 {
     const pf_checkpoint *checkpoint = &src->checkpoint;
     pack_job job = {
         .model = m,
         .is_qkv = recipe == &pf_layer_recipes[PF_MATRIX_QKV],
         .weights = &linear->weights,
-        .checked = linear == &m->coarse_head ? m->head.weights.format : linear->weights.format,
+        .checked = checked,
         .pack_weights = src->pack_weights,
         .src = src,
         .n_parts = recipe->n_parts,
@@ -190,13 +189,25 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
     src->met_not_representable |= job.met_not_representable;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
-        if (linear != &m->coarse_head) /* the full head is counted instead */
-            pf_walk_on(&src->walk, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
+        if (counts_progress) pf_walk_on(&src->walk, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
     }
     return linear->bias != NULL ? load_biases(src, recipe, layer, linear->bias, error) : PF_OK;
 }
 
 /* ---- all weights ---------------------------------------------------------------------------------------------------------- */
+
+static pf_status load_head(pf_model_source *src, const pf_model *m, pf_error *error)
+{
+    pf_lm_head head = m->head;
+    pf_head_matrix matrices[PF_HEAD_MATRICES];
+    const int32_t n = pf_head_matrices(&head, matrices);
+    for (int32_t i = 0; i < n; i++) {
+        const pf_head_matrix *matrix = &matrices[i];
+        PF_TRY(
+            load_linear(src, m, &pf_head_recipe, 0, matrix->linear, matrix->checked, matrix->counts_progress, error));
+    }
+    return PF_OK;
+}
 
 pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_error *error)
 {
@@ -205,19 +216,17 @@ pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_erro
                            .cancel = src->options->cancel,
                            .report = src->options->progress,
                            .user = src->options->progress_user,
-                           .total_bytes = src->checkpoint.n_bytes + pf_head_errors_bytes(m) };
+                           .total_bytes = src->checkpoint.n_bytes + pf_head_measured_bytes(&m->head) };
     if (m->embedding != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_EMBEDDING, m->embedding, error));
-    if (m->head_rows != NULL && m->head_rows != m->embedding)
-        PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head_rows, error));
+    if (pf_head_has_own_rows(&m->head, m->embedding)) PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head.rows, error));
     PF_TRY(load_vector(src, PF_TENSOR_FINAL_NORM, 0, "weight", m->final_norm, error));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         pf_layer *layer = &m->layers[l];
         PF_TRY(load_vector(src, PF_TENSOR_ATTENTION_NORM, l, "weight", layer->attention_norm, error));
         PF_TRY(load_vector(src, PF_TENSOR_MLP_NORM, l, "weight", layer->mlp_norm, error));
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
+            PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), m->format, true, error));
         if (src->met_not_representable) return PF_OK;
     }
-    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(load_linear(src, m, &pf_head_recipe, 0, &m->coarse_head, error));
-    return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);
+    return load_head(src, m, error);
 }

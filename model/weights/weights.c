@@ -15,7 +15,7 @@ const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
 bool pf_model_heads_divide(const pf_model *model, int32_t n_members)
 {
     const int32_t n_heads = model->config.n_kv_heads;
-    if (model->onednn != NULL) return false; /* oneDNN's matrices are divided once, by panels */
+    if (pf_model_gemm(model)->by_shares) return false;
     return n_heads % n_members == 0 && n_heads / n_members * model->config.head_dim % PF_GEMM_PANEL == 0;
 }
 
@@ -41,7 +41,7 @@ void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows
     const size_t hidden = (size_t)model->config.hidden_size;
     for (int32_t i = 0; i < n_rows; i++, x += stride) {
         if (model->embedding == NULL) {
-            pf_gemm_unpack_row(&model->head.weights, tokens[i], x);
+            pf_gemm_unpack_row(&model->head.full.weights, tokens[i], x);
         } else if (model->row_type == PF_TYPE_F32) {
             memcpy(x, (const float *)model->embedding + (size_t)tokens[i] * hidden, hidden * sizeof *x);
         } else {

@@ -1,8 +1,8 @@
 /*
  * Defines pf_model: the weights as the forward pass reads them. Internal to model/.
  *
- *   one arena:   embedding | head_rows | final norm | layer 0: norms, QKV, O, gate, up, down | layer 1 ... | head |
- *                head_error | coarse_head                             each matrix is followed by its bias, if any
+ *   one arena:   embedding | final norm | layer 0: norms, QKV, O, gate, up, down | layer 1 ... | the LM head (head.h)
+ *                each matrix is followed by its bias, if any
  *
  * Q, K and V are stacked into one matrix, so that a layer begins with one product. Gate and up are two matrices of equal shape: a
  * thread that multiplies the same panels of both combines them without a barrier.
@@ -17,13 +17,9 @@
 
 #include "base/arena.h"
 #include "base/team.h"
+#include "model/head/head.h"
+#include "model/linear.h"
 #include "model/weights/model.h"
-
-/* y = W x + bias */
-typedef struct {
-    pf_gemm_weights weights;
-    float *bias; /* [weights.n], or NULL */
-} pf_linear;
 
 typedef struct {
     float *attention_norm; /* [hidden] */
@@ -43,7 +39,6 @@ struct pf_model {
     bool not_representable_in_12_bits; /* BF16 instead of BF16_12: the weights do not fit */
     pf_format format;                  /* of the panels */
     pf_act act;                        /* of the activations */
-    pf_head head_kind;                 /* resolved: never AUTO */
     bool has_rows;                     /* rows of the embedding are stored apart from the head's panels */
     pf_type row_type;                  /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     int32_t q_dim;                     /* n_heads * head_dim */
@@ -52,56 +47,20 @@ struct pf_model {
     /* Types of the matrices in the files, as in pf_checkpoint. */
     bool has_matrices[PF_N_TYPES];
     pf_arena arena;
-    struct pf_onednn *onednn; /* state of oneDNN's copies of the matrices, or NULL */
+    struct pf_library_products *products; /* of another library (library_products.h), or NULL: our own */
 
     void *embedding;   /* [vocab, hidden] of row_type; NULL unless has_rows */
     pf_layer *layers;  /* [n_layers] */
     float *final_norm; /* [hidden] */
-    pf_linear head;    /* [vocab, hidden], of pf_model_head_format */
-    void *head_rows;   /* [vocab, hidden] in BF16, of a screened head: separate, or `embedding` */
-
-    pf_linear coarse_head; /* [vocab, hidden] in INT8, of a bounded head */
-    float *head_error;     /* [vocab] bound of its error (head_errors.h) */
+    pf_lm_head head;   /* [vocab, hidden] */
 };
 
 enum { PF_MAX_PARTS = 3 };
 
-/* The format of the LM head's panels and of its activations: those of all other matrices unless the head is screened. */
-static inline pf_format pf_model_head_format(const pf_model *model)
-{
-    return model->head_kind == PF_HEAD_SCREENED ? PF_FORMAT_INT4_CHANNEL : model->format;
-}
-static inline pf_act pf_model_head_act(const pf_model *model)
-{
-    return model->head_kind == PF_HEAD_SCREENED ? PF_ACT_INT8 : model->act;
-}
-
-/* The kernel that multiplies a matrix. */
-static inline const pf_kernel *pf_model_product(const pf_model *model, const pf_linear *linear)
-{
-    if (linear == &model->coarse_head) return model->kernels.chosen_gemm[PF_FORMAT_INT8][PF_ACT_INT8];
-    return linear == &model->head ? model->kernels.chosen_gemm[pf_model_head_format(model)][pf_model_head_act(model)]
-                                  : model->kernels.chosen_gemm[model->format][model->act];
-}
-
-/* The products of the LM head and of all other matrices. */
-static inline const pf_gemm *pf_model_head_gemm(const pf_model *model)
-{
-    return &model->kernels.gemm[pf_model_head_format(model)][pf_model_head_act(model)];
-}
-static inline const pf_gemm *pf_model_coarse_gemm(const pf_model *model) /* of a bounded head */
-{
-    return &model->kernels.gemm[PF_FORMAT_INT8][PF_ACT_INT8];
-}
+/* The product of all matrices but the LM head. */
 static inline const pf_gemm *pf_model_gemm(const pf_model *model)
 {
     return &model->kernels.gemm[model->format][model->act];
-}
-
-/* The LM head that a step reads: the INT8 copy of a bounded head. */
-static inline const pf_linear *pf_model_step_head(const pf_model *model)
-{
-    return model->head_kind == PF_HEAD_BOUNDED ? &model->coarse_head : &model->head;
 }
 
 /* The tensors that a matrix of a layer is stacked from, in order of rows. */
@@ -135,11 +94,6 @@ uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t m
 
 /* Whether n threads can each take the same number of key heads, with queries, keys and values at panel boundaries. */
 bool pf_model_heads_divide(const pf_model *model, int32_t n_members);
-
-/* Panels [begin, end) of a matrix. */
-typedef struct {
-    int32_t begin, end;
-} pf_panels;
 
 /* One thread's panels of Q, K and V: three ranges for its heads where the heads divide evenly, else one range of all panels.
  * Returns the number of ranges. */

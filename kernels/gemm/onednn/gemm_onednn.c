@@ -449,7 +449,7 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
              .tile = "",                                      \
              .packing = "as oneDNN likes it, beside panels",  \
              .arithmetic = "oneDNN's, by the number of rows", \
-             .fn.gemm = { .tile_rows = PF_ONEDNN_TILE_ROWS, .pack = PACK, .multiply = multiply } }
+             .fn.gemm = { .tile_rows = PF_ONEDNN_TILE_ROWS, .pack = PACK, .multiply = multiply, .by_shares = true } }
 #define BY_INT8(FORMAT) ROW(FORMAT, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_s8
 #define BY_BF16(FORMAT) ROW(FORMAT, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8
 
@@ -545,3 +545,9 @@ void pf_onednn_detach(pf_gemm_weights *w)
     (void)w;
 }
 #endif
+
+size_t pf_onednn_copy_bytes(const pf_gemm_weights *w)
+{
+    const int32_t bits = pf_format_get(w->format)->bits;
+    return (size_t)w->n * (size_t)w->k * (bits < 16 ? 1 : (size_t)bits / 8);
+}

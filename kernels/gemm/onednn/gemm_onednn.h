@@ -58,4 +58,7 @@ PF_MUST_USE pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm
                                        pf_error *error);
 void pf_onednn_detach(pf_gemm_weights *w); /* nothing attached is fine */
 
+/* What the copy of w takes, without padding. Any build. */
+size_t pf_onednn_copy_bytes(const pf_gemm_weights *w);
+
 #endif

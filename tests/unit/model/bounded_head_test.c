@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "model/head/bounded_head.h"
-#include "model/weights/head_errors.h"
 #include "model/forward/pass.h"
 #include "tests/support/test.h"
 #include "tests/support/threading.h"
@@ -62,7 +61,7 @@ static void run(rig *r, int32_t first_token, int32_t n_rows, int32_t best_of)
 static int32_t panels_anew(const rig *r)
 {
     int32_t n = 0;
-    for (int32_t id = 0; id < r->context->n_members; id++) n += r->context->bounded.told[id].n_anew;
+    for (int32_t id = 0; id < r->context->n_members; id++) n += r->context->head.shares[id].n_computed;
     return n;
 }
 
@@ -84,16 +83,16 @@ static void assert_same_best(rig *full, const rig *bounded, int32_t n_rows, int3
 static double compare_heads(pf_dtype dtype, int32_t n_threads)
 {
     rig full = open_rig(dtype, PF_HEAD_FULL, n_threads), bounded = open_rig(dtype, PF_HEAD_BOUNDED, n_threads);
-    const int32_t n_vocab = pf_context_n_vocab(full.context), n_panels = bounded.model->head.weights.n_panels;
+    const int32_t n_vocab = pf_context_n_vocab(full.context), n_panels = bounded.model->head.full.weights.n_panels;
     const int32_t best_of[] = { n_vocab, n_vocab - 1, n_vocab < 33 ? n_vocab : 33, 1 };
     double anew = 0.0;
     for (int32_t pass = 0; pass < N_PASSES; pass++) {
         const int32_t n_rows = pass % MOST_ROWS + 1, of = best_of[pass % 3 == 2 ? pass / 3 % 4 : 0];
-        bounded.context->bounded.pause = 0;
+        bounded.context->head.pause = 0;
         run(&full, pass * 13, n_rows, 0);
         run(&bounded, pass * 13, n_rows, of);
-        assert_int_equal(full.context->best_of, 0);
-        assert_int_equal(bounded.context->best_of, of);
+        assert_int_equal(full.context->head.best_of, 0);
+        assert_int_equal(bounded.context->head.best_of, of);
         assert_same_best(&full, &bounded, n_rows, of);
         anew += (double)panels_anew(&bounded) / n_panels / N_PASSES;
     }
@@ -200,7 +199,7 @@ static void find_first_x(void)
     make_head(NULL);
     rig r = open_rig(PF_DTYPE_F32, PF_HEAD_BOUNDED, 1);
     run(&r, 0, 4, VOCAB);
-    memcpy(first_x, r.context->members[0].bounded.parts.data, sizeof first_x);
+    memcpy(first_x, r.context->head.scratch[0].parts.data, sizeof first_x);
     close_rig(&r);
     pf_tiny_model_remove(directory);
 }
@@ -236,18 +235,18 @@ static double worst_error(pf_dtype dtype, int32_t *n_others)
     double worst = 0.0;
     *n_others = 0;
     for (int32_t pass = 0; pass < N_PASSES; pass++) {
-        bounded.context->bounded.pause = 0;
+        bounded.context->head.pause = 0;
         run(&full, pass * 5, 4, 0);
         run(&bounded, pass * 5, 4, VOCAB);
         for (int32_t i = 0; i < 4; i++) {
-            const float *x = c->members[0].bounded.parts.data + (size_t)i * c->members[0].bounded.parts.stride;
-            const float *coarse = c->bounded.coarse.data + (size_t)i * c->bounded.coarse.stride;
+            const float *x = c->head.scratch[0].parts.data + (size_t)i * c->head.scratch[0].parts.stride;
+            const float *coarse = c->head.coarse.data + (size_t)i * c->head.coarse.stride;
             const float *exact = pf_context_logits(full.context, i);
             double norm = 0.0;
             for (int32_t d = 0; d < HIDDEN; d++) norm += (double)x[d] * (double)x[d];
             for (int32_t v = 0; v < VOCAB; v++)
                 worst = fmax(worst, fabs((double)coarse[v] - (double)exact[v]) /
-                                        (sqrt(norm) * (double)bounded.model->head_error[v]));
+                                        (sqrt(norm) * (double)bounded.model->head.error[v]));
             *n_others += kernels->argmax(coarse, VOCAB) != kernels->argmax(exact, VOCAB);
         }
     }
@@ -308,12 +307,12 @@ static void assert_same_sums(const pf_model *m)
     assert_non_null(rows);
     for (int32_t i = 0; i < m->config.vocab_size; i++) {
         pf_head_sums sums[PF_GEMM_PANEL];
-        const pf_head_sums expected = pf_head_errors_of_row(m, i, rows, rows + k);
-        pf_head_errors_of_panel(m, i / PF_GEMM_PANEL, sums);
+        const pf_head_sums expected = pf_bounded_head_sums_of_row(&m->head, i, rows, rows + k);
+        pf_bounded_head_sums(&m->head, i / PF_GEMM_PANEL, sums);
         assert_memory_equal(&sums[i % PF_GEMM_PANEL], &expected, sizeof expected);
         if (expected.weight < 0x1p120 && expected.off < 0x1p120)
-            assert_true((double)m->head_error[i] > sqrt(expected.off) &&
-                        (double)m->head_error[i] <= 1.1 * sqrt(expected.off) + 0.1 * sqrt(expected.weight) + 0x1p-60);
+            assert_true((double)m->head.error[i] > sqrt(expected.off) &&
+                        (double)m->head.error[i] <= 1.1 * sqrt(expected.off) + 0.1 * sqrt(expected.weight) + 0x1p-60);
     }
     free(rows);
 }
@@ -341,7 +340,7 @@ static void a_panel_sums_as_its_rows_do(void **state)
 
 static void assert_all_logits(rig *full, rig *bounded, int32_t n_rows)
 {
-    assert_int_equal(bounded->context->best_of, 0);
+    assert_int_equal(bounded->context->head.best_of, 0);
     for (int32_t i = 0; i < n_rows; i++)
         assert_memory_equal(pf_context_logits(bounded->context, i), pf_context_logits(full->context, i),
                             (size_t)pf_context_n_vocab(full->context) * sizeof(float));
@@ -376,7 +375,7 @@ static void whoever_asks_for_more_gets_all_logits(void **state)
     }
     const pf_span none_of_one[] = { { bounded.sequence, &token, 1, 1, NULL, VOCAB }, { other, &token, 1, 0, NULL, 0 } };
     assert_int_equal(pf_context_forward(bounded.context, none_of_one, 2), PF_OK);
-    assert_int_equal(bounded.context->best_of, VOCAB); /* who asks for nothing has no say */
+    assert_int_equal(bounded.context->head.best_of, VOCAB); /* who asks for nothing has no say */
     close_rig(&full);
     close_rig(&bounded);
     pf_tiny_model_remove(directory);
@@ -389,8 +388,8 @@ static void what_is_in_vain_is_not_tried_for_a_while(void **state)
     rig r = open_rig(PF_DTYPE_BF16, PF_HEAD_BOUNDED, 2);
     for (int32_t pass = 0; pass < PAUSE + 3; pass++) {
         run(&r, 1, 1, VOCAB);
-        assert_int_equal(r.context->best_of, pass % (PAUSE + 1) == 0 ? VOCAB : 0);
-        if (pass == 0) assert_int_equal(panels_anew(&r), r.model->head.weights.n_panels);
+        assert_int_equal(r.context->head.best_of, pass % (PAUSE + 1) == 0 ? VOCAB : 0);
+        if (pass == 0) assert_int_equal(panels_anew(&r), r.model->head.full.weights.n_panels);
     }
     close_rig(&r);
     pf_tiny_model_remove(directory);
@@ -428,7 +427,7 @@ static void a_step_reads_the_coarse_head_and_both_are_told_of(void **state)
     close_rig(&bounded);
 
     rig small = open_rig(PF_DTYPE_AUTO, PF_HEAD_AUTO, 1);
-    assert_int_equal(small.model->head_kind, PF_HEAD_FULL); /* all of it lies in the cache */
+    assert_int_equal(small.model->head.kind, PF_HEAD_FULL); /* all of it lies in the cache */
     bool is_done = false;
     pf_error error;
     pf_model *model;

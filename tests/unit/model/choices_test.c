@@ -33,7 +33,7 @@ static pf_model *load(const pf_topology *machine, pf_dtype dtype, pf_head head, 
 static pf_head chosen_head(const pf_topology *machine, pf_dtype dtype, pf_head asked)
 {
     pf_model *model = load(machine, dtype, asked, PF_ISA_SCALAR);
-    const pf_head kind = model->head_kind;
+    const pf_head kind = model->head.kind;
     pf_model_release(model);
     return kind;
 }
@@ -145,12 +145,12 @@ static void weights_larger_than_the_cache_are_marked_as_read_from_memory(void **
     pf_topology machine = machine_of(0);
     pf_model *model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
     const size_t bytes = pf_model_step_bytes(model);
-    assert_false(model->head.weights.from_memory); /* cache size unknown */
+    assert_false(model->head.full.weights.from_memory); /* cache size unknown */
     pf_model_release(model);
     for (int less = 0; less <= 1; less++) {
         machine.l3_bytes = bytes - (size_t)less;
         model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
-        assert_int_equal(model->head.weights.from_memory, less);
+        assert_int_equal(model->head.full.weights.from_memory, less);
         assert_int_equal(model->layers[1].down.weights.from_memory, less);
         pf_model_release(model);
     }

@@ -408,7 +408,7 @@ static pf_head head_of_twelve(void)
     pf_model *model;
     const pf_topology machine = { .n_cores = 1, .l3_bytes = 1024, .memory_bytes = (size_t)1 << 40 };
     assert_ok(load_on(&machine, PF_DTYPE_BF16_12, PF_ISA_SCALAR, 1, &model, &error), error);
-    const pf_head kind = model->head_kind;
+    const pf_head kind = model->head.kind;
     pf_model_release(model);
     return kind;
 }
@@ -476,7 +476,7 @@ static void other_weights_are_rounded_to_f16(void **state)
     const pf_config *c = pf_model_config(from_f32);
     assert_memory_equal(from_f16->embedding, from_f32->embedding,
                         (size_t)c->vocab_size * (size_t)c->hidden_size * sizeof(float));
-    assert_panels_equal(&from_f16->head, &from_f32->head);
+    assert_panels_equal(&from_f16->head.full, &from_f32->head.full);
     for (int32_t l = 0; l < c->n_layers; l++)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             assert_panels_equal(pf_layer_matrix(&from_f16->layers[l], i), pf_layer_matrix(&from_f32->layers[l], i));
@@ -585,7 +585,7 @@ static void a_tied_embedding_of_integers_equals_the_panels_of_the_head(void **st
         assert_null(model->embedding);
         for (int32_t token = 0; token < V; token += 9) {
             pf_model_embed(model, &token, 1, row, H);
-            pf_gemm_unpack_row(&model->head.weights, token, expected);
+            pf_gemm_unpack_row(&model->head.full.weights, token, expected);
             assert_memory_equal(row, expected, sizeof row);
         }
         pf_model_release(model);

@@ -1,0 +1,34 @@
+/* Matrices of weights and rows of activations, as the rooms of model/ share them. Internal to model/. */
+#ifndef PF_MODEL_LINEAR_H
+#define PF_MODEL_LINEAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/gemm/gemm.h"
+
+/* y = W x + bias */
+typedef struct {
+    pf_gemm_weights weights;
+    float *bias; /* [weights.n], or NULL */
+} pf_linear;
+
+/* Panels [begin, end) of a matrix. */
+typedef struct {
+    int32_t begin, end;
+} pf_panels;
+
+/* A matrix of activations: row i is at data + i * stride. */
+typedef struct {
+    float *data;
+    size_t stride; /* elements */
+} pf_rows;
+
+enum { PF_LINE_FLOATS = 64 / sizeof(float) };
+
+static inline float *pf_row(pf_rows rows, int32_t row)
+{
+    return rows.data + (size_t)row * rows.stride;
+}
+
+#endif

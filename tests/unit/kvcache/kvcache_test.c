@@ -210,7 +210,7 @@ static void step(pf_kv *kv, model *all, uint64_t *rng, int32_t *stamp)
     }
 }
 
-static void any_order_of_operations_gives_what_plain_arrays_give(void **state)
+static void random_operations_give_the_result_of_plain_arrays(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -343,7 +343,7 @@ static void slots_that_hold_no_position_are_nan(void **state)
     pf_kv_destroy(kv);
 }
 
-static void a_reader_that_kept_a_view_of_a_freed_page_finds_nan(void **state)
+static void a_stale_view_of_a_freed_page_reads_nan(void **state)
 {
     (void)state;
     pf_kv *kv = make(8);
@@ -386,7 +386,7 @@ static void keeping_a_path_moves_its_positions_together_and_frees_the_rest(void 
     pf_kv_destroy(kv);
 }
 
-static void a_path_that_is_none_or_does_not_fit_changes_nothing(void **state)
+static void an_invalid_path_changes_nothing(void **state)
 {
     (void)state;
     pf_kv *kv = make(4);
@@ -457,7 +457,7 @@ static void a_sequence_ends_at_max_tokens(void **state)
     pf_kv_destroy(kv);
 }
 
-static void one_sequence_too_many_is_refused_until_one_ends(void **state)
+static void a_sequence_beyond_the_limit_is_refused_until_one_ends(void **state)
 {
     (void)state;
     pf_kv *kv = make(2);
@@ -499,7 +499,7 @@ static void a_handle_that_was_released_stays_dead_when_its_slot_lives_again(void
     pf_kv_destroy(kv);
 }
 
-static void lengths_that_are_not_there_are_refused(void **state)
+static void lengths_out_of_range_are_refused(void **state)
 {
     (void)state;
     pf_kv *kv = make(2);
@@ -560,7 +560,7 @@ static void a_bad_configuration_is_refused_by_field(void **state)
     assert_null(kv);
 }
 
-static void a_budget_that_is_not_to_be_had_is_nomem(void **state)
+static void a_budget_that_cannot_be_allocated_is_nomem(void **state)
 {
     (void)state;
     pf_kv *kv = NULL;
@@ -668,22 +668,22 @@ static void rolling_back_costs_what_is_freed_not_what_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_of_operations_gives_what_plain_arrays_give),
+        cmocka_unit_test(random_operations_give_the_result_of_plain_arrays),
         cmocka_unit_test(a_fork_takes_no_page_until_one_side_writes_into_the_shared_one),
         cmocka_unit_test(a_fork_at_a_page_boundary_never_copies),
         cmocka_unit_test(the_parent_may_end_before_its_forks),
         cmocka_unit_test(truncate_frees_whole_pages_and_a_sequence_can_grow_again),
         cmocka_unit_test(slots_that_hold_no_position_are_nan),
-        cmocka_unit_test(a_reader_that_kept_a_view_of_a_freed_page_finds_nan),
+        cmocka_unit_test(a_stale_view_of_a_freed_page_reads_nan),
         cmocka_unit_test(keeping_a_path_moves_its_positions_together_and_frees_the_rest),
-        cmocka_unit_test(a_path_that_is_none_or_does_not_fit_changes_nothing),
+        cmocka_unit_test(an_invalid_path_changes_nothing),
         cmocka_unit_test(an_extend_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_sequence_ends_at_max_tokens),
-        cmocka_unit_test(one_sequence_too_many_is_refused_until_one_ends),
+        cmocka_unit_test(a_sequence_beyond_the_limit_is_refused_until_one_ends),
         cmocka_unit_test(a_handle_that_was_released_stays_dead_when_its_slot_lives_again),
-        cmocka_unit_test(lengths_that_are_not_there_are_refused),
+        cmocka_unit_test(lengths_out_of_range_are_refused),
         cmocka_unit_test(a_bad_configuration_is_refused_by_field),
-        cmocka_unit_test(a_budget_that_is_not_to_be_had_is_nomem),
+        cmocka_unit_test(a_budget_that_cannot_be_allocated_is_nomem),
         cmocka_unit_test(a_cache_that_is_destroyed_has_no_memory_left),
         cmocka_unit_test(a_page_is_counted_in_bytes_of_its_type_and_bf16_is_half),
         cmocka_unit_test(nothing_is_allocated_after_creation),

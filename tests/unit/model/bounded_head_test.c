@@ -58,7 +58,7 @@ static void run(rig *r, int32_t first_token, int32_t n_rows, int32_t best_of)
     assert_int_equal(pf_context_forward(r->context, &span, 1), PF_OK);
 }
 
-static int32_t panels_anew(const rig *r)
+static int32_t panels_computed(const rig *r)
 {
     int32_t n = 0;
     for (int32_t id = 0; id < r->context->n_members; id++) n += r->context->head.shares[id].n_computed;
@@ -73,19 +73,20 @@ static void assert_same_best(rig *full, const rig *bounded, int32_t n_rows, int3
         const int32_t best = pf_model_kernels(full->model)->argmax(logits, best_of);
         assert_int_equal(pf_context_best(full->context, i, best_of), best);
         assert_int_equal(pf_context_best(bounded->context, i, best_of), best);
-        const pf_rows anew = bounded->context->logits;
+        const pf_rows computed = bounded->context->logits;
         if (best >= 0)
-            assert_memory_equal(&anew.data[(size_t)i * anew.stride + (size_t)best], &logits[best], sizeof *logits);
+            assert_memory_equal(&computed.data[(size_t)i * computed.stride + (size_t)best], &logits[best],
+                                sizeof *logits);
     }
 }
 
-/* Passes of one row and more over the model in `directory`. Returns the share of panels that were computed anew. */
+/* Passes of one row and more over the model in `directory`. Returns the share of panels that were computed computed. */
 static double compare_heads(pf_dtype dtype, int32_t n_threads)
 {
     rig full = open_rig(dtype, PF_HEAD_FULL, n_threads), bounded = open_rig(dtype, PF_HEAD_BOUNDED, n_threads);
     const int32_t n_vocab = pf_context_n_vocab(full.context), n_panels = bounded.model->head.full.weights.n_panels;
     const int32_t best_of[] = { n_vocab, n_vocab - 1, n_vocab < 33 ? n_vocab : 33, 1 };
-    double anew = 0.0;
+    double computed = 0.0;
     for (int32_t pass = 0; pass < N_PASSES; pass++) {
         const int32_t n_rows = pass % MOST_ROWS + 1, of = best_of[pass % 3 == 2 ? pass / 3 % 4 : 0];
         bounded.context->head.pause = 0;
@@ -94,14 +95,14 @@ static double compare_heads(pf_dtype dtype, int32_t n_threads)
         assert_int_equal(full.context->head.best_of, 0);
         assert_int_equal(bounded.context->head.best_of, of);
         assert_same_best(&full, &bounded, n_rows, of);
-        anew += (double)panels_anew(&bounded) / n_panels / N_PASSES;
+        computed += (double)panels_computed(&bounded) / n_panels / N_PASSES;
     }
     close_rig(&full);
     close_rig(&bounded);
-    return anew;
+    return computed;
 }
 
-static void the_best_token_is_the_full_heads(void **state)
+static void the_best_token_equals_that_of_a_full_head(void **state)
 {
     (void)state;
     static const pf_tiny_model models[] = {
@@ -117,8 +118,8 @@ static void the_best_token_is_the_full_heads(void **state)
         for (size_t m = 0; m < PF_COUNT(models); m++) {
             pf_tiny_model_create(&models[m], directory);
             for (int32_t n_threads = 1; n_threads <= 3; n_threads++) {
-                const double anew = compare_heads(dtypes[(m + (size_t)n_threads) % PF_COUNT(dtypes)], n_threads);
-                if (models[m].vocab >= 2000) assert_true(anew < 0.3); /* most of it was left out */
+                const double computed = compare_heads(dtypes[(m + (size_t)n_threads) % PF_COUNT(dtypes)], n_threads);
+                if (models[m].vocab >= 2000) assert_true(computed < 0.3); /* most of it was left out */
             }
             pf_tiny_model_remove(directory);
         }
@@ -126,7 +127,7 @@ static void the_best_token_is_the_full_heads(void **state)
     isa = pf_cpu_best_isa();
 }
 
-/* ---- heads as nobody trains them ------------------------------------------------------------------------------------- */
+/* ---- extreme heads ----------------------------------------------------------------------------------------------- */
 
 enum { VOCAB = 500, HIDDEN = 64 };
 
@@ -210,7 +211,7 @@ static void falling_below_all_numbers(int32_t i, float row[HIDDEN])
     for (int32_t d = 0; d < HIDDEN && i == 9; d++) row[d] = copysignf(3e38f, first_x[d]) * (d < 8 ? -1.0f : 1.0f);
 }
 
-static void it_is_so_whatever_the_weights_are(void **state)
+static void the_best_token_is_exact_for_extreme_weights(void **state)
 {
     (void)state;
     row_fn *const makers[] = { nearly_equal, equal,        with_no_numbers,      all_infinite,
@@ -272,7 +273,7 @@ static void along_x(int32_t i, float row[HIDDEN])
     row[i % HIDDEN] = 127.0f / 64.0f; /* so a step is 1 / 64 */
 }
 
-static void coarse_logits_are_as_near_as_is_said(void **state)
+static void errors_of_coarse_logits_are_within_their_bounds(void **state)
 {
     (void)state;
     static const struct {
@@ -317,7 +318,7 @@ static void assert_same_sums(const pf_model *m)
     free(rows);
 }
 
-static void a_panel_sums_as_its_rows_do(void **state)
+static void sums_of_a_panel_are_those_of_its_rows(void **state)
 {
     (void)state;
     static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16_12 };
@@ -346,7 +347,7 @@ static void assert_all_logits(rig *full, rig *bounded, int32_t n_rows)
                             (size_t)pf_context_n_vocab(full->context) * sizeof(float));
 }
 
-static void whoever_asks_for_more_gets_all_logits(void **state)
+static void spans_that_want_more_than_the_best_token_get_all_logits(void **state)
 {
     (void)state;
     make_head(NULL);
@@ -375,13 +376,13 @@ static void whoever_asks_for_more_gets_all_logits(void **state)
     }
     const pf_span none_of_one[] = { { bounded.sequence, &token, 1, 1, NULL, VOCAB }, { other, &token, 1, 0, NULL, 0 } };
     assert_int_equal(pf_context_forward(bounded.context, none_of_one, 2), PF_OK);
-    assert_int_equal(bounded.context->head.best_of, VOCAB); /* who asks for nothing has no say */
+    assert_int_equal(bounded.context->head.best_of, VOCAB); /* a span without logits does not count */
     close_rig(&full);
     close_rig(&bounded);
     pf_tiny_model_remove(directory);
 }
 
-static void what_is_in_vain_is_not_tried_for_a_while(void **state)
+static void bounds_that_exclude_little_pause(void **state)
 {
     (void)state;
     make_head(equal);
@@ -389,7 +390,7 @@ static void what_is_in_vain_is_not_tried_for_a_while(void **state)
     for (int32_t pass = 0; pass < PAUSE + 3; pass++) {
         run(&r, 1, 1, VOCAB);
         assert_int_equal(r.context->head.best_of, pass % (PAUSE + 1) == 0 ? VOCAB : 0);
-        if (pass == 0) assert_int_equal(panels_anew(&r), r.model->head.full.weights.n_panels);
+        if (pass == 0) assert_int_equal(panels_computed(&r), r.model->head.full.weights.n_panels);
     }
     close_rig(&r);
     pf_tiny_model_remove(directory);
@@ -411,7 +412,7 @@ static void watch(void *user, size_t done, size_t total)
     *(bool *)user = done == total;
 }
 
-static void a_step_reads_the_coarse_head_and_both_are_told_of(void **state)
+static void a_step_reads_the_coarse_head_and_both_are_listed(void **state)
 {
     (void)state;
     make_head(NULL);
@@ -458,7 +459,7 @@ static void tell(void *user, size_t done, size_t total)
     t->n_told++;
 }
 
-static void measuring_is_part_of_the_progress_and_is_given_up(void **state)
+static void measuring_counts_as_progress_and_can_be_cancelled(void **state)
 {
     (void)state;
     make_head(NULL);
@@ -482,7 +483,7 @@ static void measuring_is_part_of_the_progress_and_is_given_up(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void integers_f16_and_other_products_are_refused(void **state)
+static void a_bounded_head_refuses_integers_f16_and_onednn(void **state)
 {
     (void)state;
     static const struct {
@@ -513,15 +514,15 @@ int main(void)
 {
     isa = pf_cpu_best_isa();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_token_is_the_full_heads),
-        cmocka_unit_test(it_is_so_whatever_the_weights_are),
-        cmocka_unit_test(coarse_logits_are_as_near_as_is_said),
-        cmocka_unit_test(a_panel_sums_as_its_rows_do),
-        cmocka_unit_test(whoever_asks_for_more_gets_all_logits),
-        cmocka_unit_test(what_is_in_vain_is_not_tried_for_a_while),
-        cmocka_unit_test(a_step_reads_the_coarse_head_and_both_are_told_of),
-        cmocka_unit_test(measuring_is_part_of_the_progress_and_is_given_up),
-        cmocka_unit_test(integers_f16_and_other_products_are_refused),
+        cmocka_unit_test(the_best_token_equals_that_of_a_full_head),
+        cmocka_unit_test(the_best_token_is_exact_for_extreme_weights),
+        cmocka_unit_test(errors_of_coarse_logits_are_within_their_bounds),
+        cmocka_unit_test(sums_of_a_panel_are_those_of_its_rows),
+        cmocka_unit_test(spans_that_want_more_than_the_best_token_get_all_logits),
+        cmocka_unit_test(bounds_that_exclude_little_pause),
+        cmocka_unit_test(a_step_reads_the_coarse_head_and_both_are_listed),
+        cmocka_unit_test(measuring_counts_as_progress_and_can_be_cancelled),
+        cmocka_unit_test(a_bounded_head_refuses_integers_f16_and_onednn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,7 +270,7 @@ static void compare_levels(rig *r, const float *plain)
     }
 }
 
-static void logits_do_not_depend_on_how_many_members_run_a_pass(void **state)
+static void logits_do_not_depend_on_the_number_of_active_threads(void **state)
 {
     (void)state;
     for_all_arithmetics(2, compare_thread_counts);
@@ -310,7 +310,7 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
 
 /* So wide that two members take panels of gate and up, and of down, in pieces (forward.c). Not by an emulated AMX, which
  * would take a while. */
-static void logits_do_not_depend_on_who_takes_which_panels(void **state)
+static void logits_do_not_depend_on_which_thread_takes_which_panels(void **state)
 {
     (void)state;
     static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_INT8, PF_DTYPE_INT4 };
@@ -360,7 +360,7 @@ static void compare_within(rig *r, const float *plain, double tolerance)
     free(logits);
 }
 
-static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads(void **state)
+static void onednn_logits_equal_our_own_within_rounding_on_any_number_of_threads(void **state)
 {
     (void)state;
     int32_t n_products = 0;
@@ -497,7 +497,7 @@ static void compare_after_detours(rig *r, const float *plain)
     free(logits);
 }
 
-static void logits_after_rollback_and_fork_are_those_of_a_straight_run(void **state)
+static void logits_after_rollback_and_fork_equal_a_straight_run(void **state)
 {
     (void)state;
     for_all_arithmetics(1, compare_after_detours);
@@ -581,7 +581,7 @@ static void compare_trees(rig *r, const float *plain)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) compare_tree(r, plain, lengths[i]);
 }
 
-static void logits_in_a_tree_are_those_of_the_chain_of_each_path(void **state)
+static void logits_in_a_tree_equal_the_chain_of_each_path(void **state)
 {
     (void)state;
     for_all_arithmetics(1, compare_trees);
@@ -615,7 +615,7 @@ static void logits_depend_on_every_token_before_and_on_none_after(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
+static void prefill_in_chunks_gives_the_logits_of_the_last_row(void **state)
 {
     (void)state;
     pf_tiny_model_create(&ODD, directory);
@@ -638,7 +638,7 @@ static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
 }
 
 /* Behind a hypervisor a first token would else wait for milliseconds. */
-static void what_a_first_pass_writes_is_there_before_it(void **state)
+static void the_memory_of_a_first_pass_is_touched_at_creation(void **state)
 {
     (void)state;
     needs_populating();
@@ -834,17 +834,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test(logits_do_not_depend_on_how_many_members_run_a_pass),
+        cmocka_unit_test(logits_do_not_depend_on_the_number_of_active_threads),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads),
-        cmocka_unit_test(logits_do_not_depend_on_who_takes_which_panels),
-        cmocka_unit_test(logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads),
+        cmocka_unit_test(logits_do_not_depend_on_which_thread_takes_which_panels),
+        cmocka_unit_test(onednn_logits_equal_our_own_within_rounding_on_any_number_of_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
-        cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
-        cmocka_unit_test(logits_in_a_tree_are_those_of_the_chain_of_each_path),
+        cmocka_unit_test(logits_after_rollback_and_fork_equal_a_straight_run),
+        cmocka_unit_test(logits_in_a_tree_equal_the_chain_of_each_path),
         cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),
-        cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
-        cmocka_unit_test(what_a_first_pass_writes_is_there_before_it),
+        cmocka_unit_test(prefill_in_chunks_gives_the_logits_of_the_last_row),
+        cmocka_unit_test(the_memory_of_a_first_pass_is_touched_at_creation),
         cmocka_unit_test(a_pass_allocates_nothing),
         cmocka_unit_test(a_refused_pass_leaves_everything_as_before),
         cmocka_unit_test(a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before),

@@ -156,7 +156,7 @@ static void compare_all(pf_isa isa, pf_dtype dtype)
     free(r.plain);
 }
 
-static void logits_of_long_passes_are_those_of_one_token_a_pass_on_any_number_of_threads(void **state)
+static void logits_of_long_passes_equal_one_token_a_pass_on_any_number_of_threads(void **state)
 {
     (void)state;
     static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_INT8, PF_DTYPE_INT4 };
@@ -169,7 +169,7 @@ static void logits_of_long_passes_are_those_of_one_token_a_pass_on_any_number_of
     pf_tiny_model_remove(directory);
 }
 
-static void nor_do_they_depend_on_it_where_heads_part_evenly(void **state)
+static void logits_of_long_passes_do_not_depend_on_threads_where_heads_divide_evenly(void **state)
 {
     (void)state;
     pf_tiny_model_create(&PARTED, directory);
@@ -181,8 +181,8 @@ static void nor_do_they_depend_on_it_where_heads_part_evenly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_long_passes_are_those_of_one_token_a_pass_on_any_number_of_threads),
-        cmocka_unit_test(nor_do_they_depend_on_it_where_heads_part_evenly),
+        cmocka_unit_test(logits_of_long_passes_equal_one_token_a_pass_on_any_number_of_threads),
+        cmocka_unit_test(logits_of_long_passes_do_not_depend_on_threads_where_heads_divide_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

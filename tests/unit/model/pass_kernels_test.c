@@ -103,7 +103,7 @@ static void check_logits(rig *r)
     assert_same_logits(r, "by the head alone");
 }
 
-static void logits_are_the_heads_and_no_other_kernel_writes_them(void **state)
+static void only_the_head_kernel_writes_logits(void **state)
 {
     (void)state;
     for_all(check_logits);
@@ -119,7 +119,7 @@ static void check_next_pass(rig *r)
     }
 }
 
-static void the_pass_behind_a_kernel_alone_is_whole_again(void **state)
+static void a_pass_after_a_single_kernel_gives_the_same_logits(void **state)
 {
     (void)state;
     for_all(check_next_pass);
@@ -145,7 +145,7 @@ static void check_parts(rig *r)
     assert_int_equal(pf_pass_describe(r->context, PF_PASS_RESCORE).n_calls, 0);
 }
 
-static void the_weights_that_are_told_of_are_those_of_a_step(void **state)
+static void the_described_weights_are_those_of_a_step(void **state)
 {
     (void)state;
     for_all(check_parts);
@@ -154,9 +154,9 @@ static void the_weights_that_are_told_of_are_those_of_a_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_are_the_heads_and_no_other_kernel_writes_them),
-        cmocka_unit_test(the_pass_behind_a_kernel_alone_is_whole_again),
-        cmocka_unit_test(the_weights_that_are_told_of_are_those_of_a_step),
+        cmocka_unit_test(only_the_head_kernel_writes_logits),
+        cmocka_unit_test(a_pass_after_a_single_kernel_gives_the_same_logits),
+        cmocka_unit_test(the_described_weights_are_those_of_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

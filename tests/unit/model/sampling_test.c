@@ -122,7 +122,7 @@ static void an_open_unit_is_the_middle_of_its_step(void **state)
     }
 }
 
-static void a_family_of_seeds_is_that_of_splitmix64(void **state)
+static void derived_seeds_are_those_of_splitmix64(void **state)
 {
     (void)state;
     assert_true(pf_noise_derive_seed(0, 0) == 0xE220A8397B1DCDAFu);
@@ -253,7 +253,7 @@ static float drawn(int32_t trial, int32_t use)
     return pf_noise_uniform(71, PF_NOISE_DRAFT, trial, use);
 }
 
-static void a_shortlist_is_the_head_of_the_distribution(void **state)
+static void a_shortlist_is_the_top_of_the_distribution(void **state)
 {
     (void)state;
     for (int32_t trial = 0; trial < 3000; trial++) {
@@ -496,7 +496,7 @@ static void a_nucleus_of_equal_weights_has_the_largest_logits(void **state)
     assert_memory_equal(p, best, sizeof p);
 }
 
-static void a_set_that_weighs_exactly_top_p_reaches_it(void **state)
+static void a_set_with_exactly_the_mass_top_p_is_enough(void **state)
 {
     (void)state;
     const float equal[] = { 1.0f, 1.0f, 1.0f, 1.0f }, halves[] = { 0.5f, 0.5f, 0.0f, 0.0f };
@@ -600,10 +600,10 @@ int main(void)
         cmocka_unit_test(gumbel_noise_has_the_standard_mean_and_variance),
         cmocka_unit_test(the_small_end_of_the_noise_is_finer_than_one_word),
         cmocka_unit_test(an_open_unit_is_the_middle_of_its_step),
-        cmocka_unit_test(a_family_of_seeds_is_that_of_splitmix64),
+        cmocka_unit_test(derived_seeds_are_those_of_splitmix64),
         cmocka_unit_test(gumbel_draws_have_the_distribution_they_are_given),
         cmocka_unit_test(a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise),
-        cmocka_unit_test(a_shortlist_is_the_head_of_the_distribution),
+        cmocka_unit_test(a_shortlist_is_the_top_of_the_distribution),
         cmocka_unit_test(a_shortlist_breaks_ties_by_id_and_has_no_empty_entries),
         cmocka_unit_test(an_entry_is_drawn_in_proportion_to_its_value),
         cmocka_unit_test(filters_give_what_transformers_warpers_give),
@@ -613,7 +613,7 @@ int main(void)
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
         cmocka_unit_test(a_nucleus_of_equal_weights_has_the_largest_logits),
-        cmocka_unit_test(a_set_that_weighs_exactly_top_p_reaches_it),
+        cmocka_unit_test(a_set_with_exactly_the_mass_top_p_is_enough),
         cmocka_unit_test(a_large_vocabulary_sums_to_one_more_closely_than_floats_add_up),
         cmocka_unit_test(parameters_out_of_range_are_named),
         cmocka_unit_test(a_zero_is_off_and_all_zero_is_greedy),

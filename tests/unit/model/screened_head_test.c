@@ -62,7 +62,7 @@ static int32_t best_of(const float *logits)
     return best;
 }
 
-static void the_best_logits_are_the_full_heads_and_the_others_near_them(void **state)
+static void the_best_logits_equal_those_of_a_full_head_and_the_others_are_near(void **state)
 {
     (void)state;
     static const pf_dtype dtypes[] = { PF_DTYPE_BF16, PF_DTYPE_INT8 };
@@ -100,7 +100,7 @@ static void the_best_logits_are_the_full_heads_and_the_others_near_them(void **s
 }
 
 /* Of no more than eight, all are among the best: none is left out, not the last one either. */
-static void of_a_vocabulary_of_eight_no_logit_stays_coarse(void **state)
+static void all_logits_of_a_small_vocabulary_are_rescored(void **state)
 {
     (void)state;
     size_t bytes;
@@ -149,7 +149,7 @@ static void watch(void *user, size_t done, size_t total)
     *(seen *)user = (seen){ done, total };
 }
 
-static void rows_are_told_of_and_counted_once_in_the_progress(void **state)
+static void rows_are_listed_and_counted_once_in_the_progress(void **state)
 {
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
@@ -193,12 +193,12 @@ static void assert_refused(const char *from, pf_dtype dtype, pf_backend backend,
     pf_team_destroy(team);
 }
 
-static void what_is_not_bf16_or_integers_made_here_is_refused(void **state)
+static void a_screened_head_refuses_f32_f16_onednn_and_quantised_files(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
-    assert_refused(directory, PF_DTYPE_F32, PF_BACKEND_AUTO, "these are to be f32");
-    assert_refused(directory, PF_DTYPE_F16, PF_BACKEND_AUTO, "these are to be f16");
+    assert_refused(directory, PF_DTYPE_F32, PF_BACKEND_AUTO, "these are f32");
+    assert_refused(directory, PF_DTYPE_F16, PF_BACKEND_AUTO, "these are f16");
     assert_refused(directory, PF_DTYPE_BF16, PF_BACKEND_ONEDNN, "oneDNN");
 
     char quantised[PF_TINY_PATH + 16];
@@ -218,10 +218,10 @@ static void what_is_not_bf16_or_integers_made_here_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_logits_are_the_full_heads_and_the_others_near_them),
-        cmocka_unit_test(of_a_vocabulary_of_eight_no_logit_stays_coarse),
-        cmocka_unit_test(rows_are_told_of_and_counted_once_in_the_progress),
-        cmocka_unit_test(what_is_not_bf16_or_integers_made_here_is_refused),
+        cmocka_unit_test(the_best_logits_equal_those_of_a_full_head_and_the_others_are_near),
+        cmocka_unit_test(all_logits_of_a_small_vocabulary_are_rescored),
+        cmocka_unit_test(rows_are_listed_and_counted_once_in_the_progress),
+        cmocka_unit_test(a_screened_head_refuses_f32_f16_onednn_and_quantised_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static float *logits_behind(rig *r, pf_kv_seq seq)
     return logits;
 }
 
-/* Of what nobody has written. */
+/* Of keys that were never written. */
 static void mark_parts(rig *r)
 {
     memset(r->context->attention_parts, 0xFF, r->context->n_attention_parts * sizeof(float));
@@ -134,7 +134,7 @@ static void compare(pf_isa isa, pf_dtype dtype, int32_t n_kv_heads)
     free(expected);
 }
 
-static void logits_behind_many_positions_do_not_depend_on_who_shares_their_keys(void **state)
+static void logits_after_many_positions_do_not_depend_on_which_threads_share_the_keys(void **state)
 {
     (void)state;
     const pf_isa best = pf_cpu_best_isa();
@@ -148,7 +148,7 @@ static void logits_behind_many_positions_do_not_depend_on_who_shares_their_keys(
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_behind_many_positions_do_not_depend_on_who_shares_their_keys),
+        cmocka_unit_test(logits_after_many_positions_do_not_depend_on_which_threads_share_the_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

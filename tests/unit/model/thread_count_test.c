@@ -93,7 +93,7 @@ static void a_short_prompt_does_not_delay_a_trial(void **state)
     assert_int_equal(run_two(&count, PF_TRIAL_PERIOD, 1, 20, 10), PF_TRIAL_PERIOD);
 }
 
-static void a_trial_whose_rows_do_not_come_again_ends(void **state)
+static void a_trial_ends_when_its_number_of_rows_does_not_come_again(void **state)
 {
     (void)state;
     pf_thread_count count = of_speed(2, 1);
@@ -474,7 +474,7 @@ int main(void)
         cmocka_unit_test(a_cold_pass_each_round_does_not_decide),
         cmocka_unit_test(only_passes_of_the_same_number_of_rows_are_compared),
         cmocka_unit_test(a_short_prompt_does_not_delay_a_trial),
-        cmocka_unit_test(a_trial_whose_rows_do_not_come_again_ends),
+        cmocka_unit_test(a_trial_ends_when_its_number_of_rows_does_not_come_again),
         cmocka_unit_test(passes_of_many_rows_take_no_part_in_trials),
         cmocka_unit_test(two_levels_alternate_by_the_thue_morse_sequence),
         cmocka_unit_test(levels_are_all_threads_and_the_powers_of_two_below_down_to_the_fewest),

@@ -268,7 +268,7 @@ static int64_t nanoseconds(struct timeval t)
 /* Whether other processes have taken the cores from this one so far, about as often as a scheduler does that shares them. */
 static bool was_preempted_often(void)
 {
-    enum { FEWEST = 3, BETWEEN_NS = 20 * 1000 * 1000 };
+    enum { FEWEST = 5, BETWEEN_NS = 10 * 1000 * 1000 };
     struct rusage used;
     if (getrusage(RUSAGE_SELF, &used) != 0) return false;
     const int64_t cpu_ns = nanoseconds(used.ru_utime) + nanoseconds(used.ru_stime);

@@ -120,7 +120,9 @@ static void enter(pf_backoff *b, pf_backoff_state state, int32_t level)
 static void begin_window(pf_backoff *b)
 {
     b->ns = 0;
-    b->longest_ns = 0;
+    b->shortest_ns = 0;
+    b->first_ns = 0;
+    b->clean_ns = 0;
     b->held_up_ns = 0;
     b->n_units = 0;
     b->n_passes = 0;
@@ -141,6 +143,7 @@ static void hold(pf_backoff *b)
         b->held_for *= 2;
     b->held_left = b->held_for;
     b->is_new = false;
+    b->is_at_start = false;
     enter(b, PF_BACKOFF_HELD, b->best);
 }
 
@@ -178,14 +181,26 @@ static void end_measured(pf_backoff *b, int32_t n_chosen, double ns)
 /* Whether no pass of the window was late. */
 static bool is_clean(const pf_backoff *b)
 {
-    return b->longest_ns <= 2 * b->ns / (uint64_t)b->n_passes + PF_BACKOFF_LATE_NS;
+    return b->clean_ns + b->first_ns == b->ns;
+}
+
+static bool is_late(const pf_backoff *b, uint64_t ns)
+{
+    return ns > 2 * b->shortest_ns + PF_BACKOFF_LATE_NS;
+}
+
+/* Whether the contention before the first pass is over. */
+static bool start_is_over(const pf_backoff *b)
+{
+    return b->is_at_start && b->clean_ns >= PF_BACKOFF_CLEAN_NS;
 }
 
 static void end_held(pf_backoff *b, double ns)
 {
     b->best_ns = ns;
     b->held_left -= b->is_short && is_clean(b) ? PF_BACKOFF_CLEAN_WINDOWS : 1;
-    if (b->held_left > 0) return;
+    if (b->held_left > 0 && !start_is_over(b)) return;
+    b->is_at_start = false;
     if (b->best > 0)
         enter(b, PF_BACKOFF_MORE, b->best - 1);
     else
@@ -236,6 +251,7 @@ static double unit_ns(const pf_backoff *b)
 
 static bool is_window_over(const pf_backoff *b)
 {
+    if (start_is_over(b)) return true;
     if (b->ns < PF_BACKOFF_WINDOW_NS) return false;
     if (b->n_passes < PF_BACKOFF_PASSES) return b->state == PF_BACKOFF_MORE && unit_ns(b) > 2.0 * b->best_ns;
     if (b->state != PF_BACKOFF_MEASURED || b->n_held_up >= PF_BACKOFF_HELD_UPS) return true;
@@ -269,8 +285,10 @@ static void note_contention(pf_backoff *b, int32_t n_chosen, int32_t n_units, ui
         if (held_up) enter(b, PF_BACKOFF_MEASURED, 0);
         return;
     }
+    if (b->n_passes == 0) b->first_ns = ns;
     b->ns += ns;
-    if (ns > b->longest_ns) b->longest_ns = ns;
+    if (b->shortest_ns == 0 || ns < b->shortest_ns) b->shortest_ns = ns;
+    b->clean_ns = b->n_passes == 0 || is_late(b, ns) ? 0 : b->clean_ns + ns; /* the first has nothing to compare with */
     b->held_up_ns += held_up_ns;
     b->n_units += n_units;
     b->n_passes++;
@@ -287,6 +305,7 @@ static void begin_held(pf_backoff *b, int32_t n_threads)
 {
     while (pf_threads_of_level(n_threads, b->best) > 1) b->best++;
     b->held_for = b->held_left = PF_BACKOFF_HELD_AT_START;
+    b->is_at_start = true;
     enter(b, PF_BACKOFF_HELD, b->best);
 }
 

@@ -27,7 +27,7 @@
  * A *short* pass, of few rows of a model in the cache, takes so much less time than a hold-up that it needs no window: each one
  * that is held up halves the threads at once and leads to HELD, for at least ten times as long as the pass has taken. A window
  * of HELD without a late pass then counts as four: contention delays passes of one thread, too. Where a process has lost its
- * cores to others before its first short pass, it begins in HELD with one thread.
+ * cores to others before its first short pass, it begins in HELD with one thread, until passes of 12 ms in a row are not late.
  *
  * Passes of few and of many rows back off apart.
  *
@@ -53,10 +53,11 @@ enum {
     PF_BACKOFF_HELD_UPS = 3,                 /* passes of MEASURED: one may be an accident */
     PF_BACKOFF_LONGEST = 5,                  /* windows: after their time and passes MEASURED ends without those */
     PF_BACKOFF_HELD_FIRST = 2,               /* windows of HELD where the best is new */
-    PF_BACKOFF_HELD_AT_START = 64,           /* two seconds */
+    PF_BACKOFF_HELD_AT_START = 64,           /* two seconds, unless */
+    PF_BACKOFF_CLEAN_NS = 12 * 1000 * 1000,  /* so long no pass is late: two or three time slices */
     PF_BACKOFF_HELD_MOST = 128,              /* four seconds */
     PF_BACKOFF_CLEAN_WINDOWS = 4,            /* that a window without a late pass counts for */
-    PF_BACKOFF_LATE_NS = 2 * 1000 * 1000,    /* a late pass takes so much longer than twice the mean */
+    PF_BACKOFF_LATE_NS = 1 * 1000 * 1000, /* a late pass takes so much longer than twice the shortest of its window */
 };
 
 /* The speed trial. */
@@ -83,6 +84,7 @@ typedef enum {
 typedef struct {
     pf_backoff_state state;
     bool is_short;     /* all its passes are */
+    bool is_at_start;  /* HELD since the beginning */
     int32_t level;     /* of the next pass */
     int32_t best;      /* level */
     double best_ns;    /* a unit's mean time in the best level's last window */
@@ -91,9 +93,9 @@ typedef struct {
     int32_t held_left; /* windows until it ends */
 
     /* The window. */
-    uint64_t ns, longest_ns, held_up_ns;
-    int32_t n_passes, n_held_up; /* n_held_up: passes that were held up */
-    int64_t n_units;             /* rows, or passes of few rows */
+    uint64_t ns, first_ns, shortest_ns, clean_ns, held_up_ns; /* clean_ns: since the last late pass */
+    int32_t n_passes, n_held_up;                              /* n_held_up: passes that were held up */
+    int64_t n_units;                                          /* rows, or passes of few rows */
 } pf_backoff;
 
 typedef struct {

@@ -437,13 +437,11 @@ static void a_short_text_beside_other_processes_runs_on_one_thread(void **state)
     assert_int_equal(pf_thread_count_next(&count, PF_BACKOFF_FEW_ROWS + 1), 2); /* long passes of many rows */
 }
 
-/* Without a late pass half a second will do. */
 static void quiet_after_a_contended_start_brings_all_threads_back(void **state)
 {
     (void)state;
     pf_thread_count count = of_short_passes(2, true);
-    const int32_t n_windows = PF_BACKOFF_HELD_AT_START / PF_BACKOFF_CLEAN_WINDOWS;
-    for (int32_t i = 0; i < n_windows * PF_BACKOFF_WINDOW_NS / SHORT_NS; i++) {
+    for (int32_t i = 0; i <= PF_BACKOFF_CLEAN_NS / SHORT_NS; i++) {
         assert_int_equal(pf_thread_count_next(&count, 1), 1);
         pf_thread_count_note(&count, 1, SHORT_NS, 0);
     }
@@ -452,6 +450,18 @@ static void quiet_after_a_contended_start_brings_all_threads_back(void **state)
         pf_thread_count_note(&count, 1, SHORT_NS / 2, 0);
     assert_int_equal(count.of_few.state, PF_BACKOFF_QUIET);
     assert_int_equal(pf_thread_count_next(&count, 1), 2);
+}
+
+/* Passes of one thread are never late where the others compute on another core. */
+static void a_clean_stretch_ends_no_hold_but_the_first(void **state)
+{
+    (void)state;
+    pf_thread_count count = of_short_passes(2, false);
+    pf_thread_count_note(&count, 1, TURN_NS, TURN_NS / 2);
+    for (int32_t i = 0; i < PF_BACKOFF_WINDOW_NS / SHORT_NS; i++) {
+        assert_int_equal(pf_thread_count_next(&count, 1), 1);
+        pf_thread_count_note(&count, 1, SHORT_NS, 0);
+    }
 }
 
 static void without_leave_to_back_off_all_threads_run_under_contention(void **state)
@@ -496,6 +506,7 @@ int main(void)
         cmocka_unit_test(a_failed_try_of_more_threads_costs_at_most_a_tenth_of_the_time),
         cmocka_unit_test(a_short_text_beside_other_processes_runs_on_one_thread),
         cmocka_unit_test(quiet_after_a_contended_start_brings_all_threads_back),
+        cmocka_unit_test(a_clean_stretch_ends_no_hold_but_the_first),
         cmocka_unit_test(without_leave_to_back_off_all_threads_run_under_contention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-/* CLOCK_MONOTONIC in nanoseconds. */
-uint64_t pf_now_ns(void);
+#include "include/pilotfish_peer.h" /* pf_now_ns */
 
 /* Wait until time_ns, to the microsecond; returns at once where it is past. Sleeps for most of the time, then spins. */
 void pf_wait_until(uint64_t time_ns);

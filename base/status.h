@@ -1,33 +1,8 @@
-/* What any fallible call returns, and the sentence that goes with a failure at a cold boundary. */
+/* Helpers around pf_status and pf_error, which include/pilotfish_peer.h defines. */
 #ifndef PF_BASE_STATUS_H
 #define PF_BASE_STATUS_H
 
-#include <stddef.h>
-
-/* Out-parameters are untouched unless the status is PF_OK. */
-typedef enum {
-    PF_OK = 0,
-    PF_INVALID,     /* the caller's argument is outside what the function documents */
-    PF_FORMAT,      /* a file or a message is not what it should be */
-    PF_NOMEM,       /* the system refused memory */
-    PF_LIMIT,       /* a budget that was fixed at creation is used up; try later or smaller */
-    PF_UNSUPPORTED, /* well-formed, but nothing here can do it */
-    PF_UNAVAILABLE, /* a peer, a file or a device that is not there (now) */
-    PF_CANCELLED,   /* the caller asked to stop, or a deadline passed */
-    PF_INTERNAL,    /* a fault of this library */
-} pf_status;
-
-#define PF_MUST_USE __attribute__((warn_unused_result))
-
-/* "invalid", "format", ... : a static string. */
-const char *pf_status_name(pf_status status);
-
-/* One sentence that names what failed, where, the value found and what was expected. Passed as an optional
- * pointer (NULL: not wanted) into calls at cold boundaries: loading, parsing, connecting. */
-typedef struct {
-    pf_status status;
-    char text[512]; /* NUL-terminated UTF-8, no line end; of a longer one the middle is left out */
-} pf_error;
+#include "include/pilotfish_peer.h"
 
 /* Fill *error (when not NULL) and yield `status`, so that a failing function reads
  *     return pf_fail(error, PF_FORMAT, "%s: %s is %lld, expected 1 to %d", path, field, value, max);

@@ -7,6 +7,7 @@
 
 #include "base/stop.h"
 #include "bench/statistics.h"
+#include "engine/engine.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------------------- */
 
@@ -76,6 +77,7 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
 {
     const pf_acceptance_bench *b = r->bench;
     pf_request request = {
+        .size = sizeof(pf_request),
         .prompt = r->conversation.ids,
         .n_prompt = r->conversation.n,
         .max_new_tokens = b->max_new_tokens,
@@ -212,6 +214,7 @@ pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_accepta
         *r = (runner){ .bench = bench, .setting = setting, .out = out, .error = error };
         r->plain.tokens = tokens;
         r->speculative.tokens = tokens + bench->max_new_tokens;
+        r->plain.size = r->speculative.size = sizeof r->plain;
         r->plain.capacity = r->speculative.capacity = bench->max_new_tokens;
         status = run_prompts(r);
         pf_tokens_clear(&r->conversation);

@@ -23,7 +23,7 @@
 #define PF_BENCH_ACCEPTANCE_H
 
 #include "bench/prompts.h"
-#include "engine/pilotfish.h"
+#include "include/pilotfish.h"
 
 /* The settings shared by all points of a grid. Every pointer is borrowed. */
 typedef struct {

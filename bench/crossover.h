@@ -9,7 +9,7 @@
 #define PF_BENCH_CROSSOVER_H
 
 #include "base/status.h"
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 /* Measures for the engine's multiply instruction, weight format and threads, reading 32 MiB of uncached memory for 0.1 s.
  * *out is at least 1. cancel may be NULL; when set, PF_CANCELLED. PF_NOMEM. */

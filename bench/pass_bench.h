@@ -23,7 +23,7 @@
 #define PF_BENCH_PASS_BENCH_H
 
 #include "bench/kernel_bench.h"
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 typedef struct {
     const char *name;        /* its role in the pass: "gate, up" */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "bench/statistics.h"
+#include "engine/engine.h"
 
 enum {
     DECLARED = 64, /* as an engine requests */

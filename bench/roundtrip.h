@@ -9,7 +9,7 @@
 #ifndef PF_BENCH_ROUNDTRIP_H
 #define PF_BENCH_ROUNDTRIP_H
 
-#include "engine/pilotfish.h"
+#include "include/pilotfish.h"
 
 typedef struct {
     int32_t n_rounds;    /* counted ones; a tenth as many go before them to warm up */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "engine/pilotfish.h"
+#include "include/pilotfish.h"
 
 /* The value at `share` (0 .. 1) of values [n], between its neighbours by proportion; sorts them. n = 0: NaN. */
 double pf_percentile(double *values, size_t n, double share);

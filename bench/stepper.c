@@ -14,7 +14,7 @@ pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, const volatile 
     pf_stepper s = { .prompt = calloc((size_t)n, sizeof *s.prompt) };
     if (!s.prompt) return pf_fail(error, PF_NOMEM, "no memory for %d tokens", n);
     for (int32_t i = 0; i < n; i++) s.prompt[i] = (int32_t)(((int64_t)i * 7919 + 13) % n_vocab);
-    const pf_role_options role = { .stop = cancel };
+    const pf_role_options role = { .size = sizeof(pf_role_options), .stop = cancel };
     const pf_status status = pf_engine_verifier(engine, &role, &s.verifier, error);
     if (status != PF_OK) {
         free(s.prompt);

@@ -5,7 +5,7 @@
 #ifndef PF_BENCH_STEPPER_H
 #define PF_BENCH_STEPPER_H
 
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 enum { PF_STEPPER_MAX_ROWS = 16 }; /* of a pass after the prefill */
 

@@ -15,7 +15,7 @@
 #ifndef PF_BENCH_THROUGHPUT_H
 #define PF_BENCH_THROUGHPUT_H
 
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 enum { PF_N_VERIFY_ROWS = 5 };
 extern const int32_t pf_verify_rows[PF_N_VERIFY_ROWS]; /* 1, 2, 4, 8, 16 */

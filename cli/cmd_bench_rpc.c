@@ -8,13 +8,14 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
-#include "engine/connect.h"
+#include "include/pilotfish.h"
 
 static pf_status to_worker(const pf_options *options, const pf_roundtrip_watch *watch, pf_roundtrip *out,
                            pf_error *error)
 {
     pf_peer *peer = NULL;
-    pf_status status = pf_connect_drafter(options->worker, pf_interrupt_flag(), &peer, error);
+    const pf_connect_options connect = { .size = sizeof connect, .must_answer = true, .cancel = pf_interrupt_flag() };
+    pf_status status = pf_connect_drafter(options->worker, &connect, &peer, error);
     if (status == PF_OK) status = pf_bench_roundtrip(peer, &options->trips, watch, out, error);
     pf_peer_destroy(peer);
     return status;

@@ -198,6 +198,7 @@ static pf_request make_request(const pf_options *options, const pf_setup *setup,
                                continuation *c)
 {
     pf_request request = {
+        .size = sizeof request,
         .prompt = prompt->ids,
         .n_prompt = prompt->n,
         .max_new_tokens = options->n_new,
@@ -207,6 +208,7 @@ static pf_request make_request(const pf_options *options, const pf_setup *setup,
         .on_prompt = on_prompt,
         .on_token = on_token,
         .user = c,
+        .ignore_eos = options->ignore_eos,
         .cancel = pf_interrupt_flag(),
     };
     request.sampling.seed = seed;
@@ -277,6 +279,7 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
     int32_t *tokens = calloc((size_t)options->n_new, sizeof *tokens);
     if (!result || !tokens) code = pf_out_fail("no memory for %d tokens", options->n_new);
     for (int32_t i = 0; i < options->n_samples && code == PF_EXIT_DONE && !out->error; i++) {
+        result->size = sizeof *result;
         result->tokens = tokens;
         result->capacity = options->n_new;
         code = run_one(options, setup, prompt, seed + (uint64_t)i, result, out);

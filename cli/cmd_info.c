@@ -203,7 +203,7 @@ static pf_status collect(const pf_options *options, json_t *root, pf_error *erro
     pf_kernels kernels;
     PF_TRY(pf_topology_read(&topology, error));
     PF_TRY(pf_kernels_select(options->isa, &kernels, error));
-    json_object_set_new(root, "version", json_string(PF_VERSION));
+    json_object_set_new(root, "version", json_string(pf_version()));
     json_object_set_new(root, "cpu", cpu_json(&topology));
     json_t *threading;
     PF_TRY(default_threading_json(options->threading, &topology, &threading, error));

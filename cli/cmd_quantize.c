@@ -6,26 +6,27 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
-#include "model/files/quantize.h"
+#include "model/config/dtype.h"
 
 static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf_error *error)
 {
     char directory[PF_MAX_PATH];
-    pf_team *team;
     pf_progress progress;
     PF_TRY(pf_hub_find_model(options->model, directory, error));
-    PF_TRY(pf_setup_create_team(options, &team, error));
     pf_progress_begin(&progress, "quantizing");
-    const pf_quantize_options how = { .dtype = options->dtype,
-                                      .team = team,
-                                      .progress = pf_progress_update,
-                                      .progress_user = &progress,
+    const pf_quantize_options how = { .size = sizeof how,
+                                      .dtype = options->dtype,
+                                      .n_threads = options->n_threads,
+                                      .cores = options->cores,
+                                      .n_cores = options->n_cores,
                                       .cancel = pf_interrupt_flag(),
-                                      .policy = { .strict = options->strict, .warn = pf_setup_warn },
+                                      .strict = options->strict,
+                                      .warn = pf_setup_warn,
+                                      .progress = pf_progress_update,
+                                      .user = &progress,
                                       .writing = pf_cut_short_remove };
-    const pf_status status = pf_model_quantize(directory, options->output, &how, out, error);
+    const pf_status status = pf_quantize(directory, options->output, &how, out, error);
     pf_progress_end(&progress);
-    pf_team_destroy(team);
     return status;
 }
 
@@ -36,18 +37,19 @@ static int print_result(const pf_options *options, pf_out *out, const pf_quantiz
                            json_pack("{s:I, s:I, s:i}", "bytes_before", (json_int_t)result->bytes_before, "bytes_after",
                                      (json_int_t)result->bytes_after, "tensors", result->n_tensors));
     pf_out_print(out, "%s: %d tensors as %s, %.2f MB instead of %.2f MB\n", options->output, result->n_tensors,
-                 pf_dtype_name(options->dtype), (double)result->bytes_after * 1e-6,
-                 (double)result->bytes_before * 1e-6);
+                 options->dtype, (double)result->bytes_after * 1e-6, (double)result->bytes_before * 1e-6);
     return PF_EXIT_DONE;
 }
 
-static int misuse_of_dtype(const pf_command *self, pf_dtype dtype)
+static int check_dtype(const pf_command *self, const char *word)
 {
     char known[256] = "";
+    pf_dtype dtype = PF_DTYPE_AUTO;
+    if (word && pf_dtype_parse(word, &dtype, NULL) == PF_OK && pf_dtype_is_written(dtype)) return PF_EXIT_DONE;
     for (int i = 0; i < PF_N_DTYPES; i++)
         if (pf_dtype_is_written((pf_dtype)i)) pf_list_word(known, sizeof known, ", ", pf_dtype_name((pf_dtype)i));
     if (dtype == PF_DTYPE_AUTO) return pf_options_misuse(self, "a format is needed: --dtype T, one of %s", known);
-    return pf_options_misuse(self, "--dtype is %s, expected one of %s", pf_dtype_name(dtype), known);
+    return pf_options_misuse(self, "--dtype is %s, expected one of %s", word, known);
 }
 
 static int check(const pf_options *options)
@@ -55,8 +57,7 @@ static int check(const pf_options *options)
     const pf_command *self = &pf_command_quantize;
     if (!options->model) return pf_options_misuse(self, "a model is needed: -m MODEL");
     if (!options->output) return pf_options_misuse(self, "an output directory is needed: -o DIR");
-    if (!pf_dtype_is_written(options->dtype)) return misuse_of_dtype(self, options->dtype);
-    return PF_EXIT_DONE;
+    return check_dtype(self, options->dtype);
 }
 
 static int run(const pf_options *options, pf_out *out)

@@ -60,6 +60,7 @@ const char *pf_method_name(pf_method method)
     case PF_METHOD_REJECTION: return "rejection";
     case PF_METHOD_BLOCK: return "block";
     case PF_METHOD_COUPLED: return "coupled";
+    case PF_METHOD_AUTO: break;
     }
     return "auto";
 }

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "engine/pilotfish.h"
+#include "include/pilotfish.h"
 
 /* The object `speculation` of the command line's contract. Shares and rates of 0/0 are null. */
 json_t *pf_json_speculation(const pf_speculation *speculation);

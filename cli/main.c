@@ -23,8 +23,10 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static int print_usage(pf_out *out)
 {
-    pf_out_print(out, "pilotfish " PF_VERSION ": speculative decoding with the draft model on the CPU\n\n"
-                      "Usage: pilotfish COMMAND [options]\n\nCommands:\n");
+    pf_out_print(out,
+                 "pilotfish %s: speculative decoding with the draft model on the CPU\n\n"
+                 "Usage: pilotfish COMMAND [options]\n\nCommands:\n",
+                 pf_version());
     for (size_t i = 0; i < N_COMMANDS; i++) pf_out_print(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
     pf_out_print(out, "\nEach has its own help: pilotfish COMMAND --help. Which version: pilotfish --version. The "
                       "manual: man pilotfish.\n");
@@ -84,7 +86,7 @@ static int run_words(int argc, char **argv, pf_out *out)
         return PF_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        pf_out_print(out, "pilotfish " PF_VERSION "\n");
+        pf_out_print(out, "pilotfish %s\n", pf_version());
         return PF_EXIT_DONE;
     }
     const bool bench_help = strcmp(argv[1], "bench") == 0 && argc == 3 && asks_for_help(argv[2]);

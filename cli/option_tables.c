@@ -7,17 +7,13 @@
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static const pf_option_choice kv_choices[] = {
-    { "auto", PF_N_TYPES }, { "f32", PF_TYPE_F32 }, { "bf16", PF_TYPE_BF16 }, { NULL, 0 }
-};
+static const pf_option_choice kv_choices[] = { { "auto", 0 }, { "f32", 0 }, { "bf16", 0 }, { NULL, 0 } };
 static const pf_option_choice method_choices[] = {
     { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
 };
 static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
                                                 { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
-static const pf_option_choice backend_choices[] = {
-    { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
-};
+static const pf_option_choice gemm_choices[] = { { "auto", 0 }, { "own", 0 }, { "onednn", 0 }, { NULL, 0 } };
 static const pf_option_choice threading_choices[] = { { "own", PF_THREADING_OWN },
                                                       { "openmp", PF_THREADING_OPENMP },
                                                       { NULL, 0 } };
@@ -27,17 +23,11 @@ static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU
 static const pf_option_choice drafter_choices[] = { { "model", PF_DRAFTER_MODEL },
                                                     { "ngram", PF_DRAFTER_NGRAM },
                                                     { NULL, 0 } };
-static const pf_option_choice draft_head_choices[] = { { "full", PF_HEAD_FULL },
-                                                       { "screened", PF_HEAD_SCREENED },
-                                                       { NULL, 0 } };
-static const pf_option_choice target_head_choices[] = {
-    { "auto", PF_HEAD_AUTO }, { "full", PF_HEAD_FULL }, { "bounded", PF_HEAD_BOUNDED }, { NULL, 0 }
+static const pf_option_choice draft_head_choices[] = { { "full", 0 }, { "screened", 0 }, { NULL, 0 } };
+static const pf_option_choice target_head_choices[] = { { "auto", 0 }, { "full", 0 }, { "bounded", 0 }, { NULL, 0 } };
+static const pf_option_choice head_choices[] = {
+    { "auto", 0 }, { "full", 0 }, { "bounded", 0 }, { "screened", 0 }, { NULL, 0 }
 };
-static const pf_option_choice head_choices[] = { { "auto", PF_HEAD_AUTO },
-                                                 { "full", PF_HEAD_FULL },
-                                                 { "bounded", PF_HEAD_BOUNDED },
-                                                 { "screened", PF_HEAD_SCREENED },
-                                                 { NULL, 0 } };
 static const pf_option_choice color_choices[] = {
     { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
 };
@@ -121,10 +111,10 @@ static const struct pf_option_row running_rows[] = {
         .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
-    ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_CHOICE,
-        .of = PF_OPTION_OF_ENGINE, .offset = AT(backend), .choices = backend_choices),
-    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE,
-        .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_type), .choices = kv_choices),
+    ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(gemm), .choices = gemm_choices),
+    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_WORD,
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_dtype), .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; fewer while that is faster)", KIND_INT,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(n_threads), .min = 1, .max = 1024),
     ROW(0, "threading", "T", "own threads, or openmp: those of the OpenMP runtime (own)", KIND_CHOICE,
@@ -138,19 +128,19 @@ static const struct pf_option_row running_rows[] = {
 GROUP(pf_options_running, "Running", running_rows);
 
 static const struct pf_option_row draft_head_rows[] = {
-    ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_CHOICE,
-        .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_WORD,
+        .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = draft_head_choices, .otherwise = "full"),
 };
 GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
 
 static const struct pf_option_row target_head_rows[] = {
-    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_CHOICE,
+    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_WORD,
         .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = target_head_choices),
 };
 GROUP(pf_options_target_head, "Of a target", target_head_rows);
 
 static const struct pf_option_row head_rows[] = {
-    ROW(0, "head", "H", "as of a target, auto, full, bounded; as of a draft, full, screened (auto)", KIND_CHOICE,
+    ROW(0, "head", "H", "as of a target, auto, full, bounded; as of a draft, full, screened (auto)", KIND_WORD,
         .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = head_choices),
 };
 GROUP(pf_options_head, "Of the head", head_rows);
@@ -166,8 +156,8 @@ static const struct pf_option_row draft_running_rows[] = {
         .offset = AT(draft_dtype)),
     ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .of = PF_OPTION_OF_DRAFT,
         .offset = AT(draft_activations)),
-    ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_CHOICE,
-        .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_WORD,
+        .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -247,10 +237,10 @@ static const struct pf_option_row pass_rows[] = {
         .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .of = PF_OPTION_OF_MODEL,
         .offset = AT(activations)),
-    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .of = PF_OPTION_OF_MODEL,
-        .offset = AT(kv_type), .choices = kv_choices),
-    ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .of = PF_OPTION_OF_MODEL,
-        .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_WORD, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(kv_dtype), .choices = kv_choices),
+    ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_WORD, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .of = PF_OPTION_OF_MODEL, .offset = AT(rows),
         .count = AT(n_rows), .min = 1, .max = PF_PASS_MAX_ROWS),
     ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .of = PF_OPTION_OF_MODEL,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/topology.h"
-#include "engine/connect.h"
+#include "model/config/dtype.h"
 
 static bool complain(pf_complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -114,11 +114,14 @@ static bool parse_ids(const char *list, pf_tokens *out, pf_complaint *c)
 }
 
 /* Words that the libraries know, with their own list of what there is. */
-static bool parse_type(const struct pf_option_row *row, const char *word, void *field, pf_complaint *c)
+static bool parse_type(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
 {
     pf_error error = { 0 };
-    const pf_status status = row->kind == PF_OPTION_KIND_DTYPE ? pf_dtype_parse(word, field, &error)
-                                                               : pf_activations_parse(word, field, &error);
+    pf_dtype dtype;
+    pf_activations activations;
+    const pf_status status = row->kind == PF_OPTION_KIND_DTYPE ? pf_dtype_parse(word, &dtype, &error)
+                                                               : pf_activations_parse(word, &activations, &error);
+    *out = word;
     return status == PF_OK || complain(c, "--%s: %.220s", row->name, error.text);
 }
 
@@ -140,7 +143,7 @@ static bool parse_file(const struct pf_option_row *row, const char *word, const 
 static bool parse_address(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
 {
     pf_error error = { 0 };
-    if (pf_connect_check_address(word, row->kind == PF_OPTION_KIND_LISTEN, &error) != PF_OK)
+    if (pf_check_address(word, row->kind == PF_OPTION_KIND_LISTEN, &error) != PF_OK)
         return complain(c, "--%s: %.400s", row->name, error.text);
     *out = word;
     return true;
@@ -155,8 +158,7 @@ static bool parse_cores(const char *word, pf_options *out, pf_complaint *c)
 }
 
 /* Enumerations are as wide as an int, and so is whatever stands in a list. */
-static_assert(sizeof(pf_type) == sizeof(int) && sizeof(pf_method) == sizeof(int) && sizeof(pf_backend) == sizeof(int) &&
-                  sizeof(pf_color) == sizeof(int) && sizeof(pf_head) == sizeof(int) &&
+static_assert(sizeof(pf_method) == sizeof(int) && sizeof(pf_color) == sizeof(int) &&
                   sizeof(pf_threading) == sizeof(int) && sizeof(pf_verifies_on) == sizeof(int) &&
                   sizeof(float) == sizeof(int) && sizeof(int32_t) == sizeof(int),
               "one width");

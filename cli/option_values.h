@@ -23,8 +23,8 @@ typedef enum {
     PF_OPTION_KIND_SEED,    /* sampling.seed and seed_given */
     PF_OPTION_KIND_IDS,     /* tokens and tokens_given */
     PF_OPTION_KIND_CORES,   /* cores and n_cores */
-    PF_OPTION_KIND_DTYPE,   /* pf_dtype */
-    PF_OPTION_KIND_ACT,     /* pf_activations */
+    PF_OPTION_KIND_DTYPE,   /* const char *: a word that pf_dtype_parse knows */
+    PF_OPTION_KIND_ACT,     /* const char *: a word that pf_activations_parse knows */
 } pf_option_kind;
 
 /* What an option acts on. Where the command line names no such thing the option has no effect, which is worth a warning
@@ -55,7 +55,7 @@ struct pf_option_row {
     double min, max;
     bool above_min;                  /* min itself is refused */
     const pf_option_choice *choices; /* ends with a NULL word */
-    int otherwise;                   /* what is chosen where the option is not given; 0: what all commands have */
+    const char *otherwise;           /* the word where the option is not given; NULL: what all commands have */
 };
 
 /* What is wrong with a value: one sentence. */

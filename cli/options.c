@@ -84,7 +84,6 @@ static void set_defaults(const getopt_tables *t, pf_options *out)
         .sampling = { .top_p = 1.0f },
         .n_samples = 1,
         .draft_len = PF_DRAFT_LEN_UNSET,
-        .kv_type = PF_N_TYPES,
         .isa_word = "auto",
         .bench_prompt_len = 512,
         .bench_gen_len = 64,

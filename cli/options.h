@@ -17,7 +17,7 @@
 
 #include "bench/roundtrip.h"
 #include "cli/output.h"
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 /* Exit statuses. */
 enum { PF_EXIT_DONE = 0, PF_EXIT_FAILED = 1, PF_EXIT_USAGE = 2, PF_EXIT_INTERRUPTED = 130 };
@@ -74,11 +74,8 @@ typedef struct {
     uint64_t simulate_token_ns, simulate_step_ns;
 
     /* running */
-    pf_dtype dtype, draft_dtype;
-    pf_activations activations, draft_activations;
-    pf_backend backend;
-    pf_head head, draft_head;
-    pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
+    /* words of pf_engine_options; NULL: auto */
+    const char *dtype, *draft_dtype, *activations, *draft_activations, *gemm, *head, *draft_head, *kv_dtype;
     pf_isa isa;
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
     int32_t n_threads;    /* 0: the engine chooses */

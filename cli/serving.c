@@ -32,13 +32,20 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     pf_status status = pf_setup_open_engine(options, n_sequences, &engine, &error);
     if (status == PF_OK) {
         pf_serve_options serve = {
+            .size = sizeof serve,
             .role = role,
             .address = options->listen,
             .ready = on_ready,
             .log = on_log,
             .user = out,
         };
-        status = pf_setup_plan_role(options, engine, role, &serve.playing, &error);
+        pf_role_options playing;
+        status = pf_setup_plan_role(options, engine, role, &playing, &error);
+        if (status == PF_OK) {
+            serve.simulate_ns = playing.simulate_ns;
+            serve.simulate_rows = playing.simulate_rows;
+            serve.stop = playing.stop;
+        }
         if (status == PF_OK) status = pf_engine_serve(engine, &serve, &error);
     }
     pf_engine_close(engine);

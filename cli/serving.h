@@ -3,7 +3,7 @@
 #define PF_CLI_SERVING_H
 
 #include "cli/options.h"
-#include "engine/serve_peer.h"
+#include "include/pilotfish.h"
 
 /* Load -m, listen at --listen, print "ready ADDR" on standard output once connections are accepted, serve until
  * it is told to stop (interrupt.h). The exit status: PF_EXIT_DONE after SIGTERM, which is how a service manager says

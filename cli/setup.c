@@ -2,6 +2,7 @@
 #include "cli/setup.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/topology.h"
@@ -10,7 +11,6 @@
 #include "cli/interrupt.h"
 #include "cli/option_values.h"
 #include "cli/progress.h"
-#include "engine/connect.h"
 
 /* ---- engines ---------------------------------------------------------------------------------------------------- */
 
@@ -33,11 +33,11 @@ pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_erro
     return pf_team_create_on(options->threading, n_threads, options->cores, options->n_cores, out, error);
 }
 
-/* Whoever samples needs all logits: a second head would be in vain. */
-static pf_head target_head(const pf_options *options)
+/* Sampling needs all logits: a second head would be in vain. */
+static const char *target_head(const pf_options *options)
 {
-    const bool in_vain = options->head == PF_HEAD_AUTO && options->sampling.temperature > 0.0f;
-    return in_vain ? PF_HEAD_FULL : options->head;
+    const bool is_auto = !options->head || strcmp(options->head, "auto") == 0;
+    return is_auto && options->sampling.temperature > 0.0f ? "full" : options->head;
 }
 
 void pf_setup_warn(void *user, const char *sentence)
@@ -56,14 +56,15 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
     pf_progress progress;
     pf_progress_begin(&progress, is_draft ? "loading the draft" : "loading");
     pf_engine_options open = {
+        .size = sizeof open,
         .dtype = is_draft ? options->draft_dtype : options->dtype,
         .activations = is_draft ? options->draft_activations : options->activations,
-        .backend = options->backend,
+        .gemm = options->gemm,
         .head = is_draft ? options->draft_head : target_head(options),
-        .kv_type = options->kv_type,
-        .isa = options->isa,
+        .kv_dtype = options->kv_dtype,
+        .isa = options->isa_word,
         .n_threads = options->n_threads,
-        .threading = options->threading,
+        .threading = pf_threading_name(options->threading),
         .threads_of = threads_of,
         .cores = options->cores,
         .n_cores = options->n_cores,
@@ -72,7 +73,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .max_sequences = max_sequences,
         .max_draft = options->draft_len > PF_DEFAULT_MAX_DRAFT ? options->draft_len : PF_DEFAULT_MAX_DRAFT,
         .progress = pf_progress_update,
-        .progress_user = &progress,
+        .user = &progress,
         .cancel = pf_interrupt_flag(),
         .strict = options->strict,
         .warn = pf_setup_warn,
@@ -120,7 +121,8 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
                              pf_error *error)
 {
     const bool drafts = role == PF_ROLE_DRAFTER;
-    *out = (pf_role_options){ .simulate_ns = drafts ? options->simulate_token_ns : options->simulate_step_ns,
+    *out = (pf_role_options){ .size = sizeof *out,
+                              .simulate_ns = drafts ? options->simulate_token_ns : options->simulate_step_ns,
                               .stop = pf_interrupt_flag() };
     if (!drafts || out->simulate_ns == 0) return PF_OK;
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
@@ -168,7 +170,8 @@ void pf_setup_warn_of_idle_options(const pf_options *options)
 
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
-    if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
+    const pf_connect_options connect = { .size = sizeof connect, .cancel = pf_interrupt_flag() };
+    if (options->verifier) return pf_connect_verifier(options->verifier, &connect, &setup->verifier, error);
     PF_TRY(open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
     pf_role_options role;
     PF_TRY(pf_setup_plan_role(options, setup->target, PF_ROLE_VERIFIER, &role, error));
@@ -186,8 +189,10 @@ static pf_status make_drafter(const pf_options *options, bool compares, pf_setup
     if (options->drafter == PF_DRAFTER_NGRAM) return pf_ngram_drafter_for(setup->verifier, &setup->drafter, error);
     if (!options->draft_worker) return PF_OK;
     /* Not there yet is no reason to stop a text: the session warns, and takes the worker up when it comes. */
-    const pf_status status = pf_connect_drafter(options->draft_worker, pf_interrupt_flag(), &setup->drafter, error);
-    return setup->drafter && !compares ? PF_OK : status;
+    const pf_connect_options connect = { .size = sizeof connect,
+                                         .must_answer = compares,
+                                         .cancel = pf_interrupt_flag() };
+    return pf_connect_drafter(options->draft_worker, &connect, &setup->drafter, error);
 }
 
 /* A far verifier has room by its own options. */
@@ -197,14 +202,12 @@ static int32_t session_context(const pf_options *options, const pf_model_info *v
     return options->context > 0 && options->context < most ? options->context : most;
 }
 
-static pf_status make_session(const pf_options *options, const pf_setup *setup, bool with_drafter, pf_session **out,
-                              pf_error *error)
+static pf_status make_session(const pf_setup *setup, bool with_drafter, pf_session **out, pf_error *error)
 {
     const pf_session_options make = {
+        .size = sizeof make,
         .verifier = setup->verifier,
         .drafter = with_drafter ? setup->drafter : NULL,
-        .drafter_is_far = options->draft_worker != NULL,
-        .verifier_is_far = options->verifier != NULL,
         .max_context = setup->max_context,
         .warn = pf_setup_warn,
     };
@@ -248,11 +251,11 @@ static pf_status open_parts(const pf_options *options, bool compares, pf_setup *
         setup->tokenizer = pf_engine_tokenizer(known);
         setup->config = pf_model_config(pf_engine_model(known));
     }
-    PF_TRY(make_session(options, setup, true, &setup->session, error));
+    PF_TRY(make_session(setup, true, &setup->session, error));
     pf_model_info drafter;
     if (options->draft_worker && pf_peer_info(setup->drafter, &drafter, NULL) == PF_OK)
         PF_TRY(check_length(options, compares, "the worker makes", drafter.max_draft, error));
-    return compares ? make_session(options, setup, false, &setup->plain, error) : PF_OK;
+    return compares ? make_session(setup, false, &setup->plain, error) : PF_OK;
 }
 
 pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error)

@@ -11,7 +11,6 @@
 #define PF_CLI_SETUP_H
 
 #include "cli/options.h"
-#include "engine/serve_peer.h"
 
 /* Prints a library's warning on stderr; the callback of engines, sessions and quantisation. `user` is ignored. */
 void pf_setup_warn(void *user, const char *sentence);

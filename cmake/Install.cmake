@@ -1,46 +1,59 @@
 # What `cmake --install` leaves:
 #   bin/pilotfish
-#   lib/libpilotfish.a               all modules in one archive
-#   include/pilotfish/engine/*.h     the public face, and below include/pilotfish/ the headers that it includes
+#   lib/libpilotfish.so.0            exports what include/ declares and nothing else
+#   lib/libpilotfish.a               the same objects in one archive
+#   include/pilotfish.h, include/pilotfish_peer.h
 #   lib/pkgconfig/pilotfish.pc
+#   lib/cmake/Pilotfish/             find_package(Pilotfish) gives Pilotfish::pilotfish
 #   share/man/man1/pilotfish.1
 #   share/pilotfish/models/prompts.txt   what bench acceptance takes by default
-set(PF_PUBLIC_HEADERS engine/pilotfish.h engine/connect.h engine/serve_peer.h)
+set(PF_PUBLIC_HEADERS ${CMAKE_SOURCE_DIR}/include/pilotfish.h ${CMAKE_SOURCE_DIR}/include/pilotfish_peer.h)
 
-# What these include from the tree, and what that includes.
-function(pf_header_closure out)
-    set(found "")
-    set(pending ${ARGN})
-    while(pending)
-        list(POP_FRONT pending header)
-        if(header IN_LIST found OR NOT EXISTS ${CMAKE_SOURCE_DIR}/${header})
-            continue()
-        endif()
-        list(APPEND found ${header})
-        set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
-        file(STRINGS ${CMAKE_SOURCE_DIR}/${header} lines REGEX "^#include \"")
-        foreach(line IN LISTS lines)
-            string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" included "${line}")
-            list(APPEND pending ${included})
-        endforeach()
-    endwhile()
-    set(${out} ${found} PARENT_SCOPE)
-endfunction()
+# The version has one place, the header; the project's must be the same.
+file(STRINGS ${CMAKE_SOURCE_DIR}/include/pilotfish.h lines REGEX "define PF_API_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+string(REGEX REPLACE "[^0-9;]" "" api_version "${lines}")
+list(JOIN api_version "." api_version)
+if(NOT api_version STREQUAL PROJECT_VERSION)
+    message(FATAL_ERROR "include/pilotfish.h has version ${api_version}, CMakeLists.txt ${PROJECT_VERSION}")
+endif()
 
+# Both libraries are made of the modules' objects, which are compiled once.
 get_property(modules GLOBAL PROPERTY PF_MODULES)
 list(REMOVE_ITEM modules cli bench)
-add_library(libpilotfish STATIC)
+set(objects "")
+set(libraries "")
 foreach(module IN LISTS modules)
-    target_sources(libpilotfish PRIVATE $<TARGET_OBJECTS:pf_${module}>)
+    list(APPEND objects $<TARGET_OBJECTS:pf_${module}>)
+    list(APPEND libraries pf_${module})
 endforeach()
+add_library(libpilotfish STATIC ${objects})
 set_target_properties(libpilotfish PROPERTIES OUTPUT_NAME pilotfish LINKER_LANGUAGE C)
 install(TARGETS libpilotfish ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
-pf_header_closure(headers ${PF_PUBLIC_HEADERS})
-foreach(header IN LISTS headers)
-    get_filename_component(folder ${header} DIRECTORY)
-    install(FILES ${CMAKE_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pilotfish/${folder})
-endforeach()
+if(NOT PF_SANITIZE AND NOT PF_FUZZ)
+    set(exports ${CMAKE_BINARY_DIR}/pilotfish.map)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PF_PUBLIC_HEADERS} scripts/public_symbols.py)
+    execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/public_symbols.py ${PF_PUBLIC_HEADERS}
+                    OUTPUT_FILE ${exports} COMMAND_ERROR_IS_FATAL ANY)
+    add_library(pilotfish_shared SHARED ${objects})
+    target_link_libraries(pilotfish_shared PRIVATE ${libraries})
+    target_link_options(pilotfish_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined)
+    target_include_directories(pilotfish_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    set_target_properties(pilotfish_shared PROPERTIES OUTPUT_NAME pilotfish EXPORT_NAME pilotfish LINKER_LANGUAGE C
+                          VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS ${exports})
+    install(TARGETS pilotfish_shared EXPORT PilotfishTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+    include(CMakePackageConfigHelpers)
+    set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Pilotfish)
+    install(EXPORT PilotfishTargets NAMESPACE Pilotfish:: DESTINATION ${package})
+    file(WRITE ${CMAKE_BINARY_DIR}/PilotfishConfig.cmake
+         "include(\"\${CMAKE_CURRENT_LIST_DIR}/PilotfishTargets.cmake\")\n")
+    write_basic_package_version_file(${CMAKE_BINARY_DIR}/PilotfishConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+    install(FILES ${CMAKE_BINARY_DIR}/PilotfishConfig.cmake ${CMAKE_BINARY_DIR}/PilotfishConfigVersion.cmake
+            DESTINATION ${package})
+endif()
+
+install(FILES ${PF_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Relative to where the file itself lies, so that `cmake --install --prefix` and a moved tree work; absolute where
 # the packager gave absolute folders.

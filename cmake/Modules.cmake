@@ -6,19 +6,20 @@ macro(pf_may_use name)
     list(APPEND PF_FOLDERS ${name})
     set(PF_MAY_USE_${name} "${ARGN}")
 endmacro()
-pf_may_use(base)
+pf_may_use(include)   # the public headers: what the inside shares with them it includes from there
+pf_may_use(base include)
 pf_may_use(tokenizer base)
 pf_may_use(kernels base)
 pf_may_use(kvcache base kernels)
 pf_may_use(model base kernels kvcache)
-pf_may_use(proto base)
+pf_may_use(proto base include)
 pf_may_use(host base proto)
 pf_may_use(draft base model proto host)
 pf_may_use(verify base model proto host)
 pf_may_use(rpc base proto)
-pf_may_use(engine base tokenizer model proto host draft verify rpc)
-pf_may_use(cli base tokenizer model engine bench)
-pf_may_use(bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
+pf_may_use(engine include base tokenizer model proto host draft verify rpc)
+pf_may_use(cli include base tokenizer model engine bench)
+pf_may_use(bench include base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # pf_room(MODULE/ROOM [room...]): within a module, the files of ROOM may include headers of these rooms of the same module,
 # of its own and of the module's top folder; a file at the top of the module may include any. Rooms without a line: any.

@@ -1,11 +1,11 @@
 /* Far peers, as the command line knows them: an address. */
-#include "engine/connect.h"
-
 #include "base/team.h"
+#include "engine/versioned.h"
+#include "include/pilotfish.h"
 #include "rpc/address.h"
 #include "rpc/client/client.h"
 
-pf_status pf_connect_check_address(const char *address, bool listens, pf_error *error)
+pf_status pf_check_address(const char *address, bool listens, pf_error *error)
 {
     pf_address parsed;
     PF_TRY(pf_address_parse(address, &parsed, error));
@@ -37,15 +37,31 @@ static pf_status connect_unpinned(attempt a)
     return a.status;
 }
 
-pf_status pf_connect_drafter(const char *address, const volatile bool *cancel, pf_peer **out, pf_error *error)
+pf_status pf_connect_drafter(const char *address, const pf_connect_options *given, pf_peer **out, pf_error *error)
 {
-    /* Nobody there yet is no reason not to begin: generation is plain until somebody is. */
-    const pf_rpc_client_config config = { .keep_trying = true, .cancel = cancel };
-    return connect_unpinned((attempt){ pf_rpc_drafter_connect, address, &config, out, error, PF_INTERNAL });
+    pf_connect_options options;
+    PF_TRY(pf_versioned_copy("pf_connect_options", given, &options, sizeof options, error));
+    const pf_rpc_client_config config = { .keep_trying = true, .cancel = options.cancel };
+    pf_peer *peer = NULL;
+    const pf_status status =
+        connect_unpinned((attempt){ pf_rpc_drafter_connect, address, &config, &peer, error, PF_INTERNAL });
+    if (!peer || (status != PF_OK && options.must_answer)) {
+        pf_peer_destroy(peer);
+        return status;
+    }
+    peer->is_far = true;
+    *out = peer;
+    return PF_OK;
 }
 
-pf_status pf_connect_verifier(const char *address, const volatile bool *cancel, pf_peer **out, pf_error *error)
+pf_status pf_connect_verifier(const char *address, const pf_connect_options *given, pf_peer **out, pf_error *error)
 {
-    const pf_rpc_client_config config = { .cancel = cancel };
-    return connect_unpinned((attempt){ pf_rpc_verifier_connect, address, &config, out, error, PF_INTERNAL });
+    pf_connect_options options;
+    PF_TRY(pf_versioned_copy("pf_connect_options", given, &options, sizeof options, error));
+    const pf_rpc_client_config config = { .cancel = options.cancel };
+    pf_peer *peer;
+    PF_TRY(connect_unpinned((attempt){ pf_rpc_verifier_connect, address, &config, &peer, error, PF_INTERNAL }));
+    peer->is_far = true;
+    *out = peer;
+    return PF_OK;
 }

@@ -1,5 +1,5 @@
 /* A loaded model with its tokenizer, its threads and its context, and the roles that it can play. */
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,8 +9,10 @@
 #include "base/utf8.h"
 #include "draft/model_drafter.h"
 #include "draft/ngram_drafter.h"
+#include "engine/option_words.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
+#include "engine/versioned.h"
 #include "host/answer.h"
 #include "host/sequence_host.h"
 #include "model/backend/cpu_backend.h"
@@ -33,7 +35,7 @@ struct pf_engine {
     pf_context *context;
     pf_model_info info;
     pf_vocab_texts texts;
-    pf_head head; /* as it was asked for */
+    pf_option_words words; /* as asked for */
     bool has_role;
     size_t role_bytes; /* that it reserves, of the machine's memory */
 };
@@ -61,7 +63,8 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_sequences = max_sequences,
         .max_rows = max_rows,
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
-        .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
+        .kv_type =
+            engine->words.kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : engine->words.kv_type,
         .fewest_members = threads->fewest_members,
         .may_back_off = threads->may_back_off,
         .cancel = options->cancel,
@@ -130,8 +133,9 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
 {
     end_team(engine);
     engine->owns_team = true;
-    if (options->n_cores > 0 || options->threading == PF_THREADING_OPENMP)
-        return pf_team_create_on(options->threading, n_threads, options->cores, options->n_cores, &engine->team, error);
+    if (options->n_cores > 0 || engine->words.threading == PF_THREADING_OPENMP)
+        return pf_team_create_on(engine->words.threading, n_threads, options->cores, options->n_cores, &engine->team,
+                                 error);
     int32_t cpus[MAX_PINNED], n_cpus = 0;
     if (pf_topology_list_cpus(cpus, MAX_PINNED, &n_cpus, NULL) != PF_OK) n_cpus = 0;
     return pf_team_create(n_threads, cpus, pf_threads_pinning(n_threads, options->serves, cpus, n_cpus), &engine->team,
@@ -164,7 +168,7 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
     PF_TRY(pf_topology_read(&engine->machine, error));
     hold(&engine->machine, OTHER_BYTES);
     int32_t n_threads = pf_topology_threads(&engine->machine, options->n_threads, options->n_cores);
-    if (options->n_threads == 0) PF_TRY(pf_threading_limit(options->threading, n_threads, &n_threads, error));
+    if (options->n_threads == 0) PF_TRY(pf_threading_limit(engine->words.threading, n_threads, &n_threads, error));
     return start_team(engine, options, n_threads, error);
 }
 
@@ -173,17 +177,17 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     PF_TRY(find_team(engine, options, error));
 
     const pf_model_options load = {
-        .dtype = options->dtype,
-        .activations = options->activations,
-        .backend = options->backend,
-        .head = options->head,
-        .isa = options->isa,
+        .dtype = engine->words.dtype,
+        .activations = engine->words.activations,
+        .backend = engine->words.backend,
+        .head = engine->words.head,
+        .isa = engine->words.isa,
         .team = engine->team,
         .machine = &engine->machine,
         .progress = options->progress,
-        .progress_user = options->progress_user,
+        .progress_user = options->user,
         .cancel = options->cancel,
-        .policy = { .strict = options->strict, .warn = options->warn, .warn_user = options->warn_user },
+        .policy = { .strict = options->strict, .warn = options->warn, .warn_user = options->user },
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
     PF_TRY(open_tokenizer(engine, path, error));
@@ -209,27 +213,25 @@ static pf_status check_option(const char *model, const char *option, int64_t val
 
 static pf_status check_options(const char *model, const pf_engine_options *options, pf_error *error)
 {
-    PF_TRY(check_option(model, "dtype", options->dtype, PF_N_DTYPES - 1, error));
-    PF_TRY(check_option(model, "activations", options->activations, PF_N_ACTIVATIONS - 1, error));
-    PF_TRY(check_option(model, "backend", options->backend, PF_N_BACKENDS - 1, error));
-    PF_TRY(check_option(model, "head", options->head, PF_N_HEADS - 1, error));
-    PF_TRY(check_option(model, "isa", options->isa, PF_N_ISAS - 1, error));
     PF_TRY(check_option(model, "n_cores", options->n_cores, options->cores ? INT32_MAX : 0, error));
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
-    PF_TRY(check_option(model, "threading", options->threading, PF_N_THREADINGS - 1, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
 }
 
-pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out, pf_error *error)
+pf_status pf_engine_open(const char *model, const pf_engine_options *given, pf_engine **out, pf_error *error)
 {
-    PF_TRY(check_options(model, options, error));
+    pf_engine_options options;
+    pf_option_words words;
+    PF_TRY(pf_versioned_copy("pf_engine_options", given, &options, sizeof options, error));
+    PF_TRY(check_options(model, &options, error));
+    PF_TRY(pf_option_words_parse(&options, &words, error));
     pf_engine *engine = calloc(1, sizeof *engine);
     if (!engine) return pf_fail(error, PF_NOMEM, "%s: no memory for the engine", model);
-    engine->head = options->head;
+    engine->words = words;
 
-    const pf_status status = open_parts(engine, model, options, error);
+    const pf_status status = open_parts(engine, model, &options, error);
     if (status != PF_OK) {
         pf_engine_close(engine);
         return status;
@@ -280,6 +282,26 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out)
     *out = engine->info;
 }
 
+pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error *error)
+{
+    pf_engine_details details = {
+        .size = out->size,
+        .dtype = pf_dtype_name(pf_model_dtype(engine->model)),
+        .activations = pf_act_name(pf_model_act(engine->model)),
+        .kv_dtype = pf_type_name(pf_context_get_config(engine->context)->kv_type),
+        .isa = pf_isa_name(pf_model_kernels(engine->model)->isa),
+        .n_threads = pf_team_size(engine->team),
+        .n_parameters = pf_model_parameter_count(engine->model),
+        .weight_bytes = pf_model_packed_bytes(engine->model),
+        .step_bytes = pf_model_step_bytes(engine->model),
+        .kv_bytes = pf_context_reserved_bytes(engine->context),
+    };
+    if (out->size < sizeof out->size)
+        return pf_fail(error, PF_INVALID, "pf_engine_details.size is %zu, expected %zu", out->size, sizeof details);
+    memcpy(out, &details, out->size < sizeof details ? out->size : sizeof details);
+    return PF_OK;
+}
+
 size_t pf_engine_memory_left(const pf_engine *engine)
 {
     return machine_beside(engine).memory_bytes;
@@ -311,23 +333,23 @@ static pf_stop stop_of(const pf_role_options *options, const pf_served_role *ser
     return (pf_stop){ .told = options->stop, .grace_ns = served->grace_ns };
 }
 
-static const pf_role_options no_options = { 0 };
 static const pf_served_role not_served = { 0 };
 
-pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
+pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *given, const pf_served_role *served,
                                   pf_peer **out, pf_error *error)
 {
-    if (engine->head == PF_HEAD_SCREENED) /* nearly always the same token: its text would be nobody's */
+    if (engine->words.head == PF_HEAD_SCREENED) /* nearly always the same token: its text would be nobody's */
         return pf_fail(error, PF_INVALID,
                        "%s: its head is screened, as a draft's may be; a verifier's must be full or bounded",
                        engine->info.model_id);
     PF_TRY(check_role_is_free(engine, error));
-    if (!options) options = &no_options;
+    pf_role_options options;
+    PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
     const pf_cpu_verifier_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
-        .simulate_step_ns = options->simulate_ns,
-        .stop = stop_of(options, served),
+        .simulate_step_ns = options.simulate_ns,
+        .stop = stop_of(&options, served),
         .seed = served->seed,
         .info = engine->info,
     };
@@ -336,18 +358,19 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *opti
     return PF_OK;
 }
 
-pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
+pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given, const pf_served_role *served,
                                  pf_peer **out, pf_error *error)
 {
     PF_TRY(check_role_is_free(engine, error));
-    if (!options) options = &no_options;
+    pf_role_options options;
+    PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
     const pf_model_drafter_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
         .seed = served->seed,
-        .simulate_token_ns = options->simulate_ns,
-        .simulate_rows = options->simulate_rows,
-        .stop = stop_of(options, served),
+        .simulate_token_ns = options.simulate_ns,
+        .simulate_rows = options.simulate_rows,
+        .stop = stop_of(&options, served),
         .info = engine->info,
     };
     PF_TRY(pf_model_drafter_create(pf_cpu_backend(engine->context), &config, out, error));

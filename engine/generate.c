@@ -8,9 +8,12 @@
  * token and the last.
  * Does not do: several requests at once (one session, one sequence).
  */
-#include "engine/run.h"
+#include "engine/generation.h"
 
 #include <string.h>
+
+#include "engine/run.h"
+#include "engine/versioned.h"
 
 #include "model/sampling/sampling.h"
 #include "proto/tree.h"
@@ -52,7 +55,8 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
     while (n < v->n_tokens && *finish == PF_FINISH_NONE) {
         const int32_t token = v->tokens[n];
         s->committed[s->n_committed++] = token;
-        out->tokens[out->n_tokens++] = token;
+        if (out->tokens) out->tokens[out->n_tokens] = token;
+        out->n_tokens++;
         const bool wants_more =
             !r->request->on_token || r->request->on_token(r->request->user, token, n < v->n_accepted);
         n++;
@@ -116,7 +120,8 @@ static void close_everywhere(pf_run *r)
 
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
 {
-    if (q->n_prompt < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
+    if (q->n_prompt < 1 || !q->prompt)
+        return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
     if (s->options.max_context < 2)
         return pf_fail(error, PF_INVALID,
                        "the context is %d, expected at least 2: a token of the prompt, and a new one",
@@ -129,13 +134,13 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
     if (unknown < q->n_prompt)
         return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, expected 0 to %d", unknown, q->prompt[unknown],
                        n_ids - 1);
-    if (q->max_new_tokens < 1 || result->capacity < q->max_new_tokens)
+    if (q->max_new_tokens < 1 || (result->tokens && result->capacity < q->max_new_tokens))
         return pf_fail(error, PF_INVALID, "%d new tokens with room for %d, expected at least 1, and room for all",
                        q->max_new_tokens, result->capacity);
     if (s->options.drafter && (q->draft_len < 0 || q->draft_len > PF_MAX_DRAFT_TOKENS))
         return pf_fail(error, PF_INVALID, "a draft length of %d, expected 1 to %d, or 0 for auto", q->draft_len,
                        PF_MAX_DRAFT_TOKENS);
-    if (q->n_stop_tokens < 0 || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
+    if (q->n_stop_tokens < 0 || (q->n_stop_tokens > 0 && !q->stop_tokens) || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
     return pf_sampling_check(&q->sampling, error);
 }
@@ -159,12 +164,40 @@ static pf_status check_method(const pf_session *s, pf_method method, pf_error *e
                    s->verifier_info.model_id, names[method]);
 }
 
-pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error)
+/* What zero stands for. */
+static pf_request resolve(const pf_session *session, const pf_request *given, const pf_result *result)
+{
+    pf_request q = *given;
+    if (q.max_new_tokens == 0)
+        q.max_new_tokens = result->tokens ? result->capacity : pf_session_new_tokens(session, &q);
+    if (!q.ignore_eos && !q.stop_tokens && q.n_stop_tokens == 0) {
+        q.stop_tokens = session->verifier_info.ends;
+        q.n_stop_tokens = session->verifier_info.n_ends;
+    }
+    return q;
+}
+
+pf_status pf_session_check_result(const pf_result *result, pf_error *error)
+{
+    if (result->size >= sizeof *result) return PF_OK;
+    return pf_fail(error, PF_INVALID, "pf_result.size is %zu, expected at least %zu (PF_INIT sets it)", result->size,
+                   sizeof *result);
+}
+
+int32_t pf_session_new_tokens(const pf_session *session, const pf_request *request)
+{
+    const int32_t room = session->options.max_context - request->n_prompt, wanted = request->max_new_tokens;
+    const int32_t n = wanted > 0 && wanted < room ? wanted : room;
+    return n > 0 ? n : 0;
+}
+
+pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_result *result, pf_error *error)
 {
     result->n_tokens = 0;
     result->finish = PF_FINISH_NONE;
     result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
     result->speculation = (pf_speculation){ 0 };
+    const pf_request resolved = resolve(session, given, result), *request = &resolved;
     PF_TRY(check_request(session, request, result, error));
     const pf_method method = resolve_method(request);
     PF_TRY(check_method(session, method, error));
@@ -189,4 +222,14 @@ pf_status pf_generate(pf_session *session, const pf_request *request, pf_result 
         return pf_fail(error, status, "the request was cancelled, %d of %d tokens were made", result->n_tokens,
                        request->max_new_tokens);
     return status;
+}
+
+pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error)
+{
+    pf_request given;
+    PF_TRY(pf_session_check_result(result, error));
+    PF_TRY(pf_versioned_copy("pf_request", request, &given, sizeof given, error));
+    if (pf_queue_is_busy(session->queue))
+        return pf_fail(error, PF_INVALID, "the session has a generation under way, expected none");
+    return pf_session_generate(session, &given, result, error);
 }

@@ -2,7 +2,7 @@
 #ifndef PF_ENGINE_ROLES_H
 #define PF_ENGINE_ROLES_H
 
-#include "engine/pilotfish.h"
+#include "include/pilotfish.h"
 
 typedef struct {
     uint64_t seed;     /* what the role draws from where a request brings no seed of its own, as on the wire; from the

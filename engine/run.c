@@ -50,7 +50,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
 
 bool pf_run_is_cancelled(const pf_run *r)
 {
-    return pf_is_told(r->request->cancel);
+    return pf_is_told(r->request->cancel) || pf_is_told(r->session->cancel);
 }
 
 pf_status pf_run_submit(pf_run *r, pf_peer *peer, const pf_batch *batch)

@@ -14,12 +14,15 @@
 #define PF_ENGINE_RUN_H
 
 #include "engine/draft_wait.h"
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 #include "proto/stream.h"
 #include "proto/vocabulary.h"
 
 struct pf_session {
     pf_session_options options;
+    uint64_t *clock_ns;          /* of waiting and measuring: a simulated one (base/clock.h); NULL: the machine's */
+    struct pf_queue *queue;      /* of generations (generation.c); NULL: none was started yet */
+    const volatile bool *cancel; /* of the generation that runs, besides the request's; NULL: none */
     pf_model_info verifier_info;
     pf_model_info drafter_info; /* zero until drafter_is_known */
     int32_t *committed;         /* [max_context] prompt, then verdicts */
@@ -45,7 +48,7 @@ typedef struct {
 
 typedef struct {
     pf_session *session;
-    const pf_request *request;
+    const pf_request *request; /* with its defaults resolved */
     pf_method method;
     pf_result *result;
     pf_error *error;
@@ -69,9 +72,22 @@ typedef struct {
 /* To the session's callback, where it has one. */
 void pf_session_warn(const pf_session *session, const char *sentence);
 
+/* Let it measure and wait by a simulated clock, which the caller owns; before the first request. */
+void pf_session_set_clock(pf_session *session, uint64_t *clock_ns);
+
 /* By its clock: the time, and to wait for so long. */
 uint64_t pf_session_now_ns(const pf_session *session);
 void pf_session_pause(const pf_session *session, uint64_t ns);
+
+/* PF_INVALID: its size is that of no version. */
+PF_MUST_USE pf_status pf_session_check_result(const pf_result *result, pf_error *error);
+
+/* How many new tokens a request asks for, or has room for in the session's context; 0: its prompt has none. */
+int32_t pf_session_new_tokens(const pf_session *session, const pf_request *request);
+
+/* pf_generate by a request of this version's size, whatever is queued. */
+PF_MUST_USE pf_status pf_session_generate(pf_session *session, const pf_request *request, pf_result *result,
+                                          pf_error *error);
 
 /* Compares the vocabularies. *warning: where they differ and fit all the same, a sentence that says in what; else empty.
  * PF_INVALID: too few ids are equal, or it cannot be told which are. */

@@ -75,7 +75,7 @@ static const int32_t *read_as_drafter(pf_run *r)
 static pf_status make_open(pf_run *r, pf_open *open)
 {
     pf_session *s = r->session;
-    PF_TRY(pf_run_make_open(r, s->to_drafter, s->options.drafter_is_far, open));
+    PF_TRY(pf_run_make_open(r, s->to_drafter, s->options.drafter->is_far, open));
     open->tokens = read_as_drafter(r);
     open->excluded = s->match.excluded;
     open->n_excluded = s->match.n_excluded;
@@ -93,7 +93,7 @@ static pf_status make_open(pf_run *r, pf_open *open)
 void pf_run_announce(pf_run *r)
 {
     pf_session *s = r->session;
-    if (!may_be_asked(r) || !s->options.drafter_is_far) return;
+    if (!may_be_asked(r) || !s->options.drafter->is_far) return;
     pf_open open;
     if (make_open(r, &open) != PF_OK) return;
     const pf_batch batch = { .opens = &open, .n_opens = 1 };
@@ -129,7 +129,7 @@ static void warn_once(pf_session *session, uint32_t kind, const char *does, cons
     if (session->told & 1u << kind) return;
     session->told |= 1u << kind;
     snprintf(sentence, sizeof sentence, "%s %s: %s; decoding goes on without it",
-             session->options.drafter_is_far ? "the draft worker" : "the draft", does, what);
+             session->options.drafter->is_far ? "the draft worker" : "the draft", does, what);
     pf_session_warn(session, sentence);
 }
 
@@ -202,14 +202,14 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         if (declares_too_much(r, &p)) p.declared = NULL;
         const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, &p);
         if (fence == PF_FENCE_PROTOCOL_VIOLATION) {
-            if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
+            if (s->options.drafter->is_far) distrust(r, "a proposal for what was never asked of it");
             continue;
         }
-        if (s->options.drafter_is_far) pf_draft_wait_answered(&s->draft_wait, p.round, pf_session_now_ns(s));
+        if (s->options.drafter->is_far) pf_draft_wait_answered(&s->draft_wait, p.round, pf_session_now_ns(s));
         if (fence == PF_FENCE_CURRENT) {
             r->proposal = p;
             current = &r->proposal;
-        } else if (s->options.drafter_is_far) {
+        } else if (s->options.drafter->is_far) {
             keep_late(r, &p);
         }
     }
@@ -255,7 +255,7 @@ static bool late_limit_reached(const pf_session *s, lateness *late, uint64_t dea
 static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *late, const pf_batch **out)
 {
     const pf_session *s = r->session;
-    const bool far = s->options.drafter_is_far;
+    const bool far = s->options.drafter->is_far;
     if (far && late_limit_reached(s, late, deadline_ns)) return PF_CANCELLED;
     for (;;) {
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
@@ -271,7 +271,7 @@ static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *la
 static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal **out)
 {
     pf_session *s = r->session;
-    const bool far = s->options.drafter_is_far;
+    const bool far = s->options.drafter->is_far;
     const uint64_t deadline_ns =
         wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
     lateness late = { 0 };
@@ -306,9 +306,9 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
 pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
 {
     pf_session *s = r->session;
-    const bool far = s->options.drafter_is_far;
     *out = NULL;
     if (!may_be_asked(r)) return PF_OK;
+    const bool far = s->options.drafter->is_far;
     uint64_t round = 0;
     const pf_status status = send_verdict(r, &round);
     judge_late(r);

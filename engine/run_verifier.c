@@ -19,7 +19,7 @@ static pf_status open_verifier(pf_run *r)
 {
     const pf_session_options *o = &r->session->options;
     pf_open open;
-    PF_TRY(pf_run_make_open(r, r->session->to_verifier, o->verifier_is_far, &open));
+    PF_TRY(pf_run_make_open(r, r->session->to_verifier, o->verifier->is_far, &open));
     const pf_batch batch = { .opens = &open, .n_opens = 1 };
     return pf_run_submit(r, o->verifier, &batch);
 }
@@ -45,7 +45,7 @@ pf_status pf_run_reach_verifier(pf_run *r)
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
         const pf_status status = open_verifier(r);
         if (status == PF_OK) return PF_OK;
-        if (status != PF_UNAVAILABLE || !r->session->options.verifier_is_far)
+        if (status != PF_UNAVAILABLE || !r->session->options.verifier->is_far)
             return pf_fail(r->error, status, "the verifier did not take the sequence: %s", pf_status_name(status));
         verifier_lost(r);
         pf_session_pause(r->session, RETURN_POLL_NS);
@@ -98,7 +98,7 @@ static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_propos
     for (int32_t i = 0; i < answer->n_refusals; i++)
         if (pf_stream_owner_on_refusal(link, &answer->refusals[i]) != PF_FENCE_STALE)
             return pf_fail(r->error, answer->refusals[i].status, "%s%s",
-                           r->session->options.verifier_is_far ? "the verifier refuses the sequence: " : "",
+                           r->session->options.verifier->is_far ? "the verifier refuses the sequence: " : "",
                            answer->refusals[i].text);
     for (int32_t i = 0; i < answer->n_prefix_requests; i++)
         (void)pf_stream_owner_on_prefix_request(link, &answer->prefix_requests[i]);
@@ -155,14 +155,14 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
             if (status == PF_OK) {
-                pf_run_count_answer(r, answer, s->options.verifier_is_far, &r->result->speculation.verify_ns);
+                pf_run_count_answer(r, answer, s->options.verifier->is_far, &r->result->speculation.verify_ns);
                 return PF_OK;
             }
             report_prompt(r);
-        } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
+        } else if (status == PF_UNAVAILABLE && s->options.verifier->is_far) {
             verifier_lost(r);
             continue;
-        } else if (!s->options.verifier_is_far) {
+        } else if (!s->options.verifier->is_far) {
             return status; /* a near one that has nothing to say was told to stop */
         }
         if (status != PF_CANCELLED) return status;
@@ -179,7 +179,7 @@ pf_status pf_run_decide(pf_run *r, const pf_proposal **proposal, const pf_verdic
     PF_TRY(pf_stream_owner_propose(s->to_verifier, r->sequence, sent.n_tokens, &sent));
     const pf_batch batch = { .proposals = &sent, .n_proposals = 1 };
     const pf_status status = pf_run_submit(r, s->options.verifier, &batch);
-    if (status == PF_UNAVAILABLE && s->options.verifier_is_far)
+    if (status == PF_UNAVAILABLE && s->options.verifier->is_far)
         verifier_lost(r);
     else if (status != PF_OK)
         return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));

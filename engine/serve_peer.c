@@ -1,10 +1,9 @@
 /* An engine as a server: its role, behind a listening socket, until told to stop. */
-#include "engine/serve_peer.h"
-
 #include <sys/random.h>
 
 #include "base/team.h"
 #include "engine/roles.h"
+#include "engine/versioned.h"
 #include "rpc/server/server.h"
 
 static pf_status draw_secret(uint64_t *out, pf_error *error)
@@ -21,8 +20,12 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
 {
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
     PF_TRY(draw_secret(&served.seed, error));
-    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &options->playing, &served, out, error)
-                                            : pf_engine_make_verifier(engine, &options->playing, &served, out, error);
+    const pf_role_options playing = { .size = sizeof playing,
+                                      .simulate_ns = options->simulate_ns,
+                                      .simulate_rows = options->simulate_rows,
+                                      .stop = options->stop };
+    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &playing, &served, out, error)
+                                            : pf_engine_make_verifier(engine, &playing, &served, out, error);
 }
 
 typedef struct {
@@ -38,8 +41,11 @@ static void listen_there(void *arg)
     l->status = pf_server_create(l->config, l->out, l->error);
 }
 
-pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error)
+pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *given, pf_error *error)
 {
+    pf_serve_options copy, *const options = &copy;
+    PF_TRY(pf_versioned_copy("pf_serve_options", given, options, sizeof copy, error));
+    if (!options->address) return pf_fail(error, PF_INVALID, "pf_serve_options.address is NULL, expected an address");
     pf_peer *peer;
     PF_TRY(make_role(engine, options, &peer, error));
     const pf_server_config config = {
@@ -55,7 +61,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
     pf_team_run_unpinned(listen_there, &l); /* gRPC's threads begin there, and this one may be a pinned member */
     pf_status status = l.status;
     if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
-        status = pf_server_run(server, options->playing.stop, error);
+        status = pf_server_run(server, options->stop, error);
     pf_server_destroy(server);
     pf_peer_destroy(peer);
     pf_engine_give_role_back(engine);

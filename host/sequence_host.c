@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sampling_parameters.h"
 
 enum { LONGEST = 1 << 30 }; /* tokens of a sequence: with a proposal behind them they are still an int32_t */
 

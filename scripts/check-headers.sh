@@ -36,11 +36,27 @@ check_one() {
         { echo "headers: $header does not stand alone" >&2; return 1; }
 }
 
+# The public headers, in C++ too, as a program outside includes them; of the system they take three headers alone.
+check_public() {
+    local header=$1 cxx=${CXX:-c++}
+    if grep -E '^#include <' "$header" | grep -Evq '<(stdbool|stddef|stdint)\.h>'; then
+        echo "headers: $header includes more of the system than stdbool.h, stddef.h and stdint.h" >&2
+        return 1
+    fi
+    printf '#include "%s"\n' "${header#include/}" |
+        "$compiler" -std=c11 -Iinclude -Wall -Wextra -Wpedantic -Werror -x c -fsyntax-only - || return 1
+    ! command -v "$cxx" >/dev/null ||
+        printf '#include "%s"\n' "${header#include/}" |
+        "$cxx" -std=c++17 -Iinclude -Wall -Wextra -Wpedantic -Werror -x c++ -fsyntax-only - ||
+        { echo "headers: $header does not stand alone in C++" >&2; return 1; }
+}
+
 mapfile -t folders < <(dirname -- */CMakeLists.txt)
 mapfile -t headers < <(find "${folders[@]}" tests -name '*.h' | sort)
 status=0
 for header in "${headers[@]}"; do
     check_one "$header" || status=1
+    [[ $header != include/* ]] || check_public "$header" || status=1
 done
 printf '%s\n' "${headers[@]}" | grep -vE '^kernels/.*(_|/(vec|v16|words)\.h)' | sed 's/.*/#include "&"/' | check ||
     { echo "headers: they do not stand together" >&2; status=1; }

@@ -38,7 +38,7 @@ typedef enum { KEPT, CONVERTED, QUANTISED } treatment;
 
 /* The state of one call. */
 typedef struct {
-    const pf_quantize_options *options;
+    const pf_model_quantize_options *options;
     pf_format format; /* the integer format, or the format that holds `type` */
     pf_type type;     /* of tensors that are not integers */
     pf_checkpoint from;
@@ -356,8 +356,8 @@ static pf_status check_original(const pf_checkpoint *from, pf_error *error)
                    from->directory, pf_format_get(from->config.format)->name);
 }
 
-pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_options *options,
-                            pf_quantize_result *out, pf_error *error)
+pf_status pf_model_quantize(const char *from, const char *to, const pf_model_quantize_options *options,
+                            pf_model_quantize_result *out, pf_error *error)
 {
     PF_TRY(check_dtype(options->dtype, error));
     const pf_format format = pf_dtype_format(options->dtype);
@@ -369,9 +369,9 @@ pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_
     pf_status status = check_original(&j.from, error);
     if (status == PF_OK) status = make_directory(&j, to, error);
     if (status == PF_OK)
-        *out = (pf_quantize_result){ .bytes_before = j.from.n_bytes,
-                                     .bytes_after = j.header.n_bytes,
-                                     .n_tensors = j.from.n_tensors };
+        *out = (pf_model_quantize_result){ .bytes_before = j.from.n_bytes,
+                                           .bytes_after = j.header.n_bytes,
+                                           .n_tensors = j.from.n_tensors };
     free(j.buffers);
     free(j.config);
     pf_safetensors_header_close(&j.header);

@@ -30,18 +30,18 @@ typedef struct {
     /* Called with the directory that files are written to (staging.h), and with NULL when it is complete or removed: a signal
      * handler may have to remove it where a truncated input ends the process. Or NULL. */
     void (*writing)(const char *directory);
-} pf_quantize_options;
+} pf_model_quantize_options;
 
 typedef struct {
     size_t bytes_before, bytes_after; /* of tensors, scales and group parameters included */
     int32_t n_tensors;                /* matrices and vectors */
-} pf_quantize_result;
+} pf_model_quantize_result;
 
 /* Reads the directory `from` and creates the directory `to`, which must be absent or empty.
  * As pf_checkpoint_open and staging.h. PF_INVALID: the dtype exists in memory only.  PF_UNSUPPORTED: `from` is quantised
  * already.  PF_LIMIT: the new config.json would be too long.  PF_CANCELLED. On failure `to` is unchanged and no temporary
  * file is left. */
-PF_MUST_USE pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_options *options,
-                                        pf_quantize_result *out, pf_error *error);
+PF_MUST_USE pf_status pf_model_quantize(const char *from, const char *to, const pf_model_quantize_options *options,
+                                        pf_model_quantize_result *out, pf_error *error);
 
 #endif

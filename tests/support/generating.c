@@ -1,5 +1,6 @@
 #include "tests/support/generating.h"
 
+#include "engine/run.h"
 #include "tests/support/test.h"
 
 static const int32_t PROMPT[N_PLAIN_PROMPT] = { 5, 17, 3, 99, 42 };
@@ -9,11 +10,9 @@ pf_engine *open_engine(const pf_tiny_model *model, pf_engine *threads_of)
     char directory[PF_TINY_PATH];
     pf_error error = { 0 };
     pf_tiny_model_create(model, directory);
-    const pf_engine_options options = { .kv_type = PF_N_TYPES,
-                                        .isa = pf_cpu_best_isa(),
-                                        .n_threads = 1,
-                                        .threads_of = threads_of,
-                                        .max_context = CONTEXT };
+    const pf_engine_options options = {
+        .size = sizeof(pf_engine_options), .n_threads = 1, .threads_of = threads_of, .max_context = CONTEXT
+    };
     pf_engine *engine = NULL;
     assert_ok(pf_engine_open(directory, &options, &engine, &error), error);
     pf_tiny_model_remove(directory);
@@ -54,19 +53,20 @@ static void on_warning(void *user, const char *sentence)
 
 static pf_session *open_waiting(pair *p, pf_peer *verifier, pf_peer *drafter, uint64_t return_limit_ns)
 {
-    const pf_session_options options = { .verifier = verifier,
+    const pf_session_options options = { .size = sizeof options,
+                                         .verifier = verifier,
                                          .drafter = drafter,
-                                         .drafter_is_far = drafter != p->drafter,
-                                         .verifier_is_far = verifier != p->verifier,
                                          .max_context = CONTEXT,
                                          .verdict_limit_ns = LIMIT_NS,
                                          .return_limit_ns = return_limit_ns,
                                          .warn = on_warning,
-                                         .warn_user = p,
-                                         .clock_ns = p->clock_ns };
+                                         .warn_user = p };
+    if (verifier != p->verifier) verifier->is_far = true;
+    if (drafter && drafter != p->drafter) drafter->is_far = true;
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_ok(pf_session_create(&options, &session, &error), error);
+    pf_session_set_clock(session, p->clock_ns);
     return session;
 }
 
@@ -77,16 +77,18 @@ pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter)
 
 pf_request plain_request(void)
 {
-    return (pf_request){ .prompt = PROMPT,
+    return (pf_request){ .size = sizeof(pf_request),
+                         .prompt = PROMPT,
                          .n_prompt = N_PLAIN_PROMPT,
                          .max_new_tokens = N_NEW,
                          .sampling = { .top_p = 1.0f, .seed = 77 },
+                         .ignore_eos = true,
                          .draft_len = 4 };
 }
 
 pf_status run(pf_session *session, const pf_request *request, generated *out, pf_error *error)
 {
-    out->result = (pf_result){ .tokens = out->tokens, .capacity = CONTEXT };
+    out->result = (pf_result){ .size = sizeof(pf_result), .tokens = out->tokens, .capacity = CONTEXT };
     return pf_generate(session, request, &out->result, error);
 }
 

@@ -5,7 +5,7 @@
 #ifndef PF_TESTS_SUPPORT_GENERATING_H
 #define PF_TESTS_SUPPORT_GENERATING_H
 
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 #include "tests/support/tiny_model.h"
 
 enum { CONTEXT = 160, N_NEW = 60, N_PLAIN_PROMPT = 5, VOCAB = 128 };

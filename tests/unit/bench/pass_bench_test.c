@@ -52,9 +52,9 @@ static void a_pass_has_a_figure_for_each_kernel_and_their_sum(void **state)
     pf_error error;
     pf_engine *engine;
     pf_tiny_model_create(&(pf_tiny_model){ .seed = 4 }, directory);
-    const pf_engine_options options = {
-        .kv_type = PF_N_TYPES, .isa = pf_cpu_best_isa(), .n_threads = 1, .max_context = 24 + PF_PASS_MAX_ROWS
-    };
+    const pf_engine_options options = { .size = sizeof(pf_engine_options),
+                                        .n_threads = 1,
+                                        .max_context = 24 + PF_PASS_MAX_ROWS };
     assert_ok(pf_engine_open(directory, &options, &engine, &error), error);
 
     const int32_t rows[] = { 1, 3 };

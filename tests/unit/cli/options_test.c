@@ -21,14 +21,14 @@ static void a_draft_has_a_full_head_unless_another_is_asked_for_and_a_targets_is
 {
     (void)state;
     char screened[] = "--head=screened", draft_screened[] = "--draft-head=screened", full[] = "--head=full";
-    assert_int_equal(parse(&pf_options_draft_head, NULL).head, PF_HEAD_FULL);
-    assert_int_equal(parse(&pf_options_draft_head, screened).head, PF_HEAD_SCREENED);
-    assert_int_equal(parse(&pf_options_draft_running, NULL).draft_head, PF_HEAD_FULL);
-    assert_int_equal(parse(&pf_options_draft_running, draft_screened).draft_head, PF_HEAD_SCREENED);
-    assert_int_equal(parse(&pf_options_pass, NULL).head, PF_HEAD_FULL);
-    assert_int_equal(parse(&pf_options_target_head, NULL).head, PF_HEAD_AUTO);
-    assert_int_equal(parse(&pf_options_target_head, full).head, PF_HEAD_FULL);
-    assert_int_equal(parse(&pf_options_head, NULL).head, PF_HEAD_AUTO);
+    assert_string_equal(parse(&pf_options_draft_head, NULL).head, "full");
+    assert_string_equal(parse(&pf_options_draft_head, screened).head, "screened");
+    assert_string_equal(parse(&pf_options_draft_running, NULL).draft_head, "full");
+    assert_string_equal(parse(&pf_options_draft_running, draft_screened).draft_head, "screened");
+    assert_string_equal(parse(&pf_options_pass, NULL).head, "full");
+    assert_null(parse(&pf_options_target_head, NULL).head);
+    assert_string_equal(parse(&pf_options_target_head, full).head, "full");
+    assert_null(parse(&pf_options_head, NULL).head);
 }
 
 static void a_zero_has_no_sign(void **state)

@@ -24,12 +24,9 @@ static void tell(void *user, size_t done, size_t total)
 
 static pf_status open_engine(teller *t, pf_engine **out, pf_error *error)
 {
-    const pf_engine_options options = { .kv_type = PF_N_TYPES,
-                                        .isa = pf_cpu_best_isa(),
-                                        .n_threads = 2,
-                                        .progress = tell,
-                                        .progress_user = t,
-                                        .cancel = &t->told };
+    const pf_engine_options options = {
+        .size = sizeof(pf_engine_options), .n_threads = 2, .progress = tell, .user = t, .cancel = &t->told
+    };
     return pf_engine_open(directory, &options, out, error);
 }
 

@@ -1,8 +1,8 @@
 /* What an engine says of itself, and the role that it plays. */
-#include "engine/pilotfish.h"
-#include "engine/connect.h"
+#include "engine/engine.h"
+#include "include/pilotfish.h"
 #include "engine/roles.h"
-#include "engine/serve_peer.h"
+#include "include/pilotfish.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static void a_model_is_called_after_its_directory_in_utf8(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         (void)pf_temp_path(&directory, cases[i].directory, link);
         assert_int_equal(symlink(model, link), 0);
-        const pf_engine_options options = { .isa = pf_cpu_best_isa(), .kv_type = PF_N_TYPES, .n_threads = 1 };
+        const pf_engine_options options = { .size = sizeof(pf_engine_options), .n_threads = 1 };
         pf_engine *engine;
         pf_error error;
         pf_model_info info;
@@ -46,7 +46,7 @@ static void a_model_is_called_after_its_directory_in_utf8(void **state)
     pf_temp_dir_remove(&directory);
 }
 
-static const pf_engine_options PLAIN = { .kv_type = PF_N_TYPES, .n_threads = 1 };
+static const pf_engine_options PLAIN = { .size = sizeof(pf_engine_options), .n_threads = 1 };
 
 static void what_was_asked_for_is_told_and_no_more_held(void **state)
 {
@@ -107,11 +107,10 @@ static void an_address_to_connect_to_has_a_port(void **state)
                   { "127.0.0.1", true, PF_INVALID } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_error error;
-        assert_status(pf_connect_check_address(cases[i].address, cases[i].listens, &error), cases[i].expected);
+        assert_status(pf_check_address(cases[i].address, cases[i].listens, &error), cases[i].expected);
     }
 }
 
-/* An enumerator that is none would be looked up in a table of names or of formats. */
 static void an_option_out_of_range_is_refused_by_its_name(void **state)
 {
     (void)state;
@@ -120,12 +119,12 @@ static void an_option_out_of_range_is_refused_by_its_name(void **state)
         const char *name;
         pf_engine_options options;
     } cases[] = {
-        { "dtype is 77", { .dtype = (pf_dtype)77 } },
-        { "activations is 77", { .activations = (pf_activations)77 } },
-        { "backend is 77", { .backend = (pf_backend)77 } },
-        { "head is 77", { .head = (pf_head)77 } },
-        { "isa is 77", { .isa = (pf_isa)77 } },
-        { "KV type is 77", { .kv_type = (pf_type)77 } },
+        { "f33", { .dtype = "f33" } },
+        { "f33", { .activations = "f33" } },
+        { "gemm is \"mkl\", expected one of auto, own, onednn", { .gemm = "mkl" } },
+        { "head is \"half\", expected one of auto, full, bounded, screened", { .head = "half" } },
+        { "avx3", { .isa = "avx3" } },
+        { "kv_dtype is \"f16\", expected one of auto, f32, bf16", { .kv_dtype = "f16" } },
         { "n_cores is -1", { .cores = cores, .n_cores = -1 } },
         { "n_cores is 1, expected 0", { .n_cores = 1 } }, /* of which there is no list */
         { "n_threads is -1", { .n_threads = -1 } },
@@ -140,7 +139,9 @@ static void an_option_out_of_range_is_refused_by_its_name(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_engine *engine = NULL;
         pf_error error = { 0 };
-        assert_status(pf_engine_open(model, &cases[i].options, &engine, &error), PF_INVALID);
+        pf_engine_options options = cases[i].options;
+        options.size = sizeof options;
+        assert_status(pf_engine_open(model, &options, &engine, &error), PF_INVALID);
         assert_says(error, cases[i].name);
         assert_null(engine);
     }
@@ -175,12 +176,12 @@ static void a_tokenizer_that_is_not_known_is_told_of_and_ids_alone_will_do(void 
     pf_tiny_model_remove(model);
 }
 
-static pf_engine *open_tiny(pf_head head)
+static pf_engine *open_tiny(const char *head)
 {
     char model[PF_TINY_PATH];
     pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128 }, model);
     const pf_engine_options options = {
-        .dtype = PF_DTYPE_BF16, .head = head, .isa = pf_cpu_best_isa(), .kv_type = PF_N_TYPES, .n_threads = 1
+        .size = sizeof(pf_engine_options), .dtype = "bf16", .head = head, .n_threads = 1
     };
     pf_engine *engine = NULL;
     pf_error error;
@@ -192,7 +193,7 @@ static pf_engine *open_tiny(pf_head head)
 static void a_screened_head_makes_a_drafter_and_no_verifier(void **state)
 {
     (void)state;
-    pf_engine *engine = open_tiny(PF_HEAD_SCREENED);
+    pf_engine *engine = open_tiny("screened");
     pf_peer *peer = NULL;
     pf_error error;
     assert_status(pf_engine_verifier(engine, NULL, &peer, &error), PF_INVALID);
@@ -209,21 +210,26 @@ static void roles_take_the_time_that_they_simulate(void **state)
     (void)state;
     const uint64_t step_ns = 2 * 1000 * 1000;
     static const int32_t prompt[] = { 1, 2, 3, 4, 5, 6 };
-    pf_engine *target = open_tiny(PF_HEAD_FULL), *draft = open_tiny(PF_HEAD_FULL);
+    pf_engine *target = open_tiny("full"), *draft = open_tiny("full");
     pf_peer *verifier = NULL, *drafter = NULL;
     pf_error error;
-    const pf_role_options role = { .simulate_ns = step_ns, .simulate_rows = 1 };
+    const pf_role_options role = { .size = sizeof(pf_role_options), .simulate_ns = step_ns, .simulate_rows = 1 };
     assert_ok(pf_engine_verifier(target, &role, &verifier, &error), error);
     assert_ok(pf_engine_drafter(draft, &role, &drafter, &error), error);
     pf_session *session = NULL;
-    assert_ok(pf_session_create(&(pf_session_options){ .verifier = verifier, .drafter = drafter, .max_context = 64 },
-                                &session, &error),
+    assert_ok(pf_session_create(
+                  &(pf_session_options){
+                      .size = sizeof(pf_session_options), .verifier = verifier, .drafter = drafter, .max_context = 64 },
+                  &session, &error),
               error);
     int32_t tokens[4];
-    const pf_request request = {
-        .prompt = prompt, .n_prompt = PF_COUNT(prompt), .max_new_tokens = 4, .sampling.top_p = 1.0f, .draft_len = 2
-    };
-    pf_result result = { .tokens = tokens, .capacity = PF_COUNT(tokens) };
+    const pf_request request = { .size = sizeof(pf_request),
+                                 .prompt = prompt,
+                                 .n_prompt = PF_COUNT(prompt),
+                                 .max_new_tokens = 4,
+                                 .sampling.top_p = 1.0f,
+                                 .draft_len = 2 };
+    pf_result result = { .size = sizeof(pf_result), .tokens = tokens, .capacity = PF_COUNT(tokens) };
     assert_ok(pf_generate(session, &request, &result, &error), error);
     const pf_speculation *s = &result.speculation;
     assert_true(s->rounds > 0);
@@ -241,7 +247,7 @@ static void a_served_verifiers_seed_is_its_own(void **state)
 {
     (void)state;
     static const int32_t prompt[] = { 1, 2, 3 };
-    pf_engine *engine = open_tiny(PF_HEAD_FULL);
+    pf_engine *engine = open_tiny("full");
     int32_t tokens[3][16];
     const uint64_t seeds[] = { 5, 6, 5 };
     for (int i = 0; i < 3; i++) {
@@ -250,13 +256,16 @@ static void a_served_verifiers_seed_is_its_own(void **state)
         pf_error error;
         const pf_served_role served = { .seed = seeds[i] };
         assert_ok(pf_engine_make_verifier(engine, NULL, &served, &verifier, &error), error);
-        const pf_session_options options = { .verifier = verifier, .verifier_is_far = true, .max_context = 64 };
+        const pf_session_options options = { .size = sizeof options, .verifier = verifier, .max_context = 64 };
+        verifier->is_far = true;
         assert_ok(pf_session_create(&options, &session, &error), error);
-        const pf_request request = { .prompt = prompt,
+        const pf_request request = { .size = sizeof(pf_request),
+                                     .prompt = prompt,
                                      .n_prompt = PF_COUNT(prompt),
                                      .max_new_tokens = 16,
+                                     .ignore_eos = true,
                                      .sampling = { .temperature = 2.0f, .top_p = 1.0f, .seed = 1 } };
-        pf_result result = { .tokens = tokens[i], .capacity = 16 };
+        pf_result result = { .size = sizeof(pf_result), .tokens = tokens[i], .capacity = 16 };
         assert_ok(pf_generate(session, &request, &result, &error), error);
         assert_int_equal(result.n_tokens, 16);
         pf_session_destroy(session);
@@ -278,11 +287,13 @@ static bool told_nobody(void *user, const char *address)
 static void serving_gives_the_role_back_however_it_ends(void **state)
 {
     (void)state;
-    pf_engine *engine = open_tiny(PF_HEAD_FULL);
+    pf_engine *engine = open_tiny("full");
     const size_t left_bytes = pf_engine_memory_left(engine);
     int n_ready = 0;
     pf_error error;
-    pf_serve_options serve = { .role = PF_ROLE_VERIFIER, .ready = told_nobody, .user = &n_ready };
+    pf_serve_options serve = {
+        .size = sizeof(pf_serve_options), .role = PF_ROLE_VERIFIER, .ready = told_nobody, .user = &n_ready
+    };
     serve.address = "unix:/nowhere/at/all.sock";
     assert_status(pf_engine_serve(engine, &serve, &error), PF_UNAVAILABLE);
     serve.address = "127.0.0.1:0";

@@ -2,6 +2,7 @@
  * The generation loop where peers are lost, late, or wrong: a drafter costs speed and never a token, a verifier is waited
  * for, or given up with the reason. Peers that are far are played by tests/support/unreliable_peer.h.
  */
+#include "engine/run.h"
 #include "tests/support/generating.h"
 #include "tests/support/late_peer.h"
 #include "tests/support/test.h"
@@ -226,7 +227,10 @@ static void a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once(
     assert_int_equal(p->n_warnings, 1);
     assert_string_equal(p->warning.text, "no answer");
 
-    const pf_session_options near = { .verifier = p->verifier, .drafter = &u.head, .max_context = CONTEXT };
+    u.head.is_far = false;
+    const pf_session_options near = {
+        .size = sizeof(pf_session_options), .verifier = p->verifier, .drafter = &u.head, .max_context = CONTEXT
+    };
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_status(pf_session_create(&near, &session, &error), PF_UNAVAILABLE);
@@ -626,12 +630,12 @@ static void a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_o
         unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         if (silent) u.computes = INT32_MAX;
         if (!silent) u.gone_for = INT32_MAX;
-        const pf_session_options options = {
-            .verifier = &u.head, .verifier_is_far = true, .max_context = CONTEXT, .clock_ns = p->clock_ns
-        };
+        const pf_session_options options = { .size = sizeof options, .verifier = &u.head, .max_context = CONTEXT };
+        u.head.is_far = true;
         pf_session *session = NULL;
         pf_error error = { 0 };
         assert_ok(pf_session_create(&options, &session, &error), error);
+        pf_session_set_clock(session, p->clock_ns);
         assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
         assert_says(error, silent ? "has said nothing for 60 s" : "has not come back within 5 s");
         pf_session_destroy(session);
@@ -862,13 +866,14 @@ static void a_near_peer_that_takes_nothing_ends_the_request(void **state)
     for (int drafts = 0; drafts < 2; drafts++) {
         unreliable_peer u = unreliable_peer_of(drafts ? p->drafter : p->verifier, 1, 0, p->clock_ns);
         u.fails_as = PF_UNAVAILABLE;
-        const pf_session_options options = { .verifier = drafts ? p->verifier : &u.head,
+        const pf_session_options options = { .size = sizeof(pf_session_options),
+                                             .verifier = drafts ? p->verifier : &u.head,
                                              .drafter = drafts ? &u.head : NULL,
-                                             .max_context = CONTEXT,
-                                             .clock_ns = p->clock_ns };
+                                             .max_context = CONTEXT };
         pf_session *session = NULL;
         pf_error error = { 0 };
         assert_ok(pf_session_create(&options, &session, &error), error);
+        pf_session_set_clock(session, p->clock_ns);
         assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
         assert_says(error, drafts ? "the drafter took no verdict" : "the verifier did not take the sequence");
         pf_session_destroy(session);

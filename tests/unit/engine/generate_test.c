@@ -256,7 +256,9 @@ static void a_near_verifier_that_is_told_to_stop_ends_the_request(void **state)
     listener l = { .stop_at = 5 };
     pair p = { .target = open_engine(&(pf_tiny_model){ .seed = 1 }, NULL) };
     pf_error error = { 0 };
-    assert_ok(pf_engine_verifier(p.target, &(pf_role_options){ .stop = &l.cancel }, &p.verifier, &error), error);
+    assert_ok(pf_engine_verifier(p.target, &(pf_role_options){ .size = sizeof(pf_role_options), .stop = &l.cancel },
+                                 &p.verifier, &error),
+              error);
     pf_session *session = open_session(&p, p.verifier, NULL);
     pf_request request = plain_request();
     request.on_token = listen;
@@ -283,7 +285,9 @@ static void a_full_context_ends_the_text(void **state)
 static void a_verifier_whose_context_is_full_ends_the_text(void **state)
 {
     pair *p = *state;
-    const pf_session_options options = { .verifier = p->verifier, .max_context = CONTEXT + 9 };
+    const pf_session_options options = { .size = sizeof(pf_session_options),
+                                         .verifier = p->verifier,
+                                         .max_context = CONTEXT + 9 };
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_ok(pf_session_create(&options, &session, &error), error);
@@ -325,7 +329,7 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
     none.n_prompt = 0;
     high.prompt = beyond, high.n_prompt = 2;
     over.prompt = longer, over.n_prompt = CONTEXT;
-    zero.max_new_tokens = 0;
+    zero.max_new_tokens = -1;
     room.max_new_tokens = CONTEXT + 1;
     far.draft_len = PF_MAX_DRAFT_TOKENS + 1;
     less.draft_len = -1;
@@ -338,7 +342,7 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
     } cases[] = { { &none, "prompt is empty" },
                   { &high, "token 1 of the prompt is 128, expected 0 to 127" },
                   { &over, "160 tokens" },
-                  { &zero, "0 new tokens" },
+                  { &zero, "-1 new tokens" },
                   { &far, "draft length of 65" },
                   { &hot, "temperature" },
                   { &room, "161 new tokens with room for 160" },
@@ -353,13 +357,14 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
         assert_says(error, cases[i].sentence);
     }
     pf_error error = { 0 }; /* nor is anything left of what the result was before */
-    pf_result result = { .n_tokens = 3,
+    pf_result result = { .size = sizeof(pf_result),
+                         .n_tokens = 3,
                          .finish = PF_FINISH_EOS,
                          .prefill_ns = 1,
                          .first_token_ns = 1,
                          .decode_ns = 1,
                          .speculation.rounds = 1 };
-    const pf_result nothing = { 0 };
+    const pf_result nothing = { .size = sizeof nothing };
     assert_status(pf_generate(session, &none, &result, &error), PF_INVALID);
     assert_memory_equal(&result, &nothing, sizeof nothing);
     pf_session_destroy(session);
@@ -368,14 +373,16 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
 static void a_session_without_room_for_a_token_is_refused(void **state)
 {
     pair *p = *state;
-    const pf_session_options cases[] = { { .verifier = p->verifier, .max_context = 0 },
-                                         { .verifier = p->verifier, .max_context = PF_MAX_PROMPT_TOKENS + 1 },
-                                         { .verifier = NULL, .max_context = CONTEXT } };
+    const pf_session_options cases[] = {
+        { .size = sizeof(pf_session_options), .verifier = p->verifier, .max_context = -1 },
+        { .size = sizeof(pf_session_options), .verifier = p->verifier, .max_context = PF_MAX_PROMPT_TOKENS + 1 },
+        { .size = sizeof(pf_session_options), .verifier = NULL, .max_context = CONTEXT }
+    };
     pf_session *session = NULL;
     pf_error error = { 0 };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         assert_status(pf_session_create(&cases[i], &session, &error), PF_INVALID);
-        assert_says(error, "a session needs a verifier, and a context of 1 to 1048576 tokens");
+        assert_says(error, "a session needs a verifier, and a context of 1 to 1048576 tokens or 0");
         assert_null(session);
     }
     pf_session_options least = cases[0];
@@ -398,7 +405,9 @@ static void two_vocabularies_are_refused_with_both_named(void **state)
     pf_engine *other = open_engine(&(pf_tiny_model){ .vocab = 130 }, NULL);
     pf_peer *drafter;
     assert_ok(pf_engine_drafter(other, NULL, &drafter, &error), error);
-    const pf_session_options options = { .verifier = p->verifier, .drafter = drafter, .max_context = CONTEXT };
+    const pf_session_options options = {
+        .size = sizeof(pf_session_options), .verifier = p->verifier, .drafter = drafter, .max_context = CONTEXT
+    };
     pf_session *session = NULL;
     assert_status(pf_session_create(&options, &session, &error), PF_INVALID);
     assert_says(error, "130 tokens");

@@ -1,5 +1,5 @@
 /* Threads of an engine: how many by the cores and the model, and which CPU is whose. */
-#include "engine/pilotfish.h"
+#include "engine/engine.h"
 #include "engine/threads.h"
 #include "kernels/cpu.h"
 #include "tests/support/test.h"
@@ -55,7 +55,7 @@ static void an_engine_runs_a_tiny_model_on_one_thread_unless_told_how_many(void 
     char directory[PF_TINY_PATH];
     pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128 }, directory);
     for (int32_t asked = 0; asked <= 3; asked++) {
-        const pf_engine_options options = { .isa = pf_cpu_best_isa(), .kv_type = PF_N_TYPES, .n_threads = asked };
+        const pf_engine_options options = { .size = sizeof(pf_engine_options), .n_threads = asked };
         pf_engine *engine;
         pf_error error;
         assert_ok(pf_engine_open(directory, &options, &engine, &error), error);

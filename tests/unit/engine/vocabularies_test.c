@@ -138,9 +138,10 @@ static pf_status begin(pair *p, differing *d, bool drafter_is_far, pf_session **
     p->n_warnings = 0;
     p->warning = (pf_error){ 0 };
     if (drafter_is_far) be_far(&d->draft);
-    const pf_session_options options = { .verifier = &d->target.head,
+    d->draft.head.is_far = drafter_is_far;
+    const pf_session_options options = { .size = sizeof options,
+                                         .verifier = &d->target.head,
                                          .drafter = &d->draft.head,
-                                         .drafter_is_far = drafter_is_far,
                                          .max_context = CONTEXT,
                                          .warn = on_warning,
                                          .warn_user = p };

@@ -48,11 +48,12 @@ static int remove_dir(void **state)
     return 0;
 }
 
-static pf_status quantize_with(pf_dtype dtype, const volatile bool *cancel, pf_quantize_result *result, pf_error *error)
+static pf_status quantize_with(pf_dtype dtype, const volatile bool *cancel, pf_model_quantize_result *result,
+                               pf_error *error)
 {
     pf_team *team;
     PF_TRY(pf_team_create(2, NULL, 0, &team, error));
-    const pf_quantize_options options = { .dtype = dtype, .team = team, .cancel = cancel };
+    const pf_model_quantize_options options = { .dtype = dtype, .team = team, .cancel = cancel };
     const pf_status status = pf_model_quantize(from, to, &options, result, error);
     pf_team_destroy(team);
     return status;
@@ -60,7 +61,7 @@ static pf_status quantize_with(pf_dtype dtype, const volatile bool *cancel, pf_q
 
 static void quantize(pf_dtype dtype)
 {
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_temp_path(&dir, "to", to);
     assert_ok(quantize_with(dtype, NULL, &result, &error), error);
@@ -177,7 +178,7 @@ static void an_f16_directory_can_be_converted_again_and_loses_its_mark(void **st
 static void files_beside_the_weights_are_copied_and_the_sizes_reported(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     char path[PF_TEMP_PATH_BYTES], *text;
     size_t n_bytes;
@@ -233,7 +234,7 @@ static void a_quantised_directory_loads_in_its_own_format_only(void **state)
     assert_int_equal(pf_model_dtype(model), PF_DTYPE_INT4);
     pf_model_release(model);
 
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     assert_int_equal(rename(from, pf_temp_path(&dir, "original", (char[PF_TEMP_PATH_BYTES]){ 0 })), 0);
     assert_int_equal(rename(to, from), 0);
     assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_UNSUPPORTED);
@@ -335,7 +336,7 @@ static void both_names_of_the_type_are_set_where_they_exist(void **state)
 static void a_directory_that_is_not_empty_is_refused_and_unchanged(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_tiny_model_write(from, &TIED);
     pf_temp_write(&dir, "to/thesis.tex", "x", 1);
@@ -386,7 +387,7 @@ static void an_empty_directory_is_filled_in_place(void **state)
 static void a_config_too_long_to_read_is_refused_before_anything_is_written(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     add_fields((fields){ "{\"id2label\": [1e14", ",1e14", "", "], ", 60000 });
     make_to(0777);
@@ -430,7 +431,7 @@ static void a_name_may_be_as_long_as_the_file_system_allows(void **state)
 {
     (void)state;
     char name[NAME_MAX + 1] = "";
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_tiny_model_write(from, &TIED);
     memset(name, 'n', NAME_MAX);
@@ -446,7 +447,7 @@ static void a_name_may_be_as_long_as_the_file_system_allows(void **state)
 static void a_failure_leaves_no_files(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_tiny_model_write(from, &ODD);
 
@@ -504,14 +505,14 @@ static pf_status quantize_watched(pf_dtype dtype, watcher *w)
 {
     pf_team *team;
     pf_error error;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     PF_TRY(pf_team_create(2, NULL, 0, &team, &error));
-    const pf_quantize_options options = { .dtype = dtype,
-                                          .team = team,
-                                          .cancel = &w->cancel,
-                                          .progress = note_progress,
-                                          .progress_user = w,
-                                          .writing = note_directory };
+    const pf_model_quantize_options options = { .dtype = dtype,
+                                                .team = team,
+                                                .cancel = &w->cancel,
+                                                .progress = note_progress,
+                                                .progress_user = w,
+                                                .writing = note_directory };
     const pf_status status = pf_model_quantize(from, to, &options, &result, &error);
     pf_team_destroy(team);
     return status;
@@ -570,7 +571,7 @@ static void a_file_that_cannot_be_moved_takes_the_others_back(void **state)
     (void)state;
     pf_team *team;
     pf_error error = { 0 };
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     static const char *const names[] = { "config.json", "model.safetensors", "tokenizer.json" };
     pf_tiny_model_write(from, &TIED);
     pf_temp_write(&dir, "from/tokenizer.json", "{}", 2);
@@ -580,7 +581,7 @@ static void a_file_that_cannot_be_moved_takes_the_others_back(void **state)
         snprintf(name, sizeof name, "taken-%zu", i);
         pf_temp_path(&dir, "to", to);
         make_to(0777);
-        const pf_quantize_options options = {
+        const pf_model_quantize_options options = {
             .dtype = PF_DTYPE_INT8, .team = team, .progress = take_a_name, .progress_user = (void *)(uintptr_t)names[i]
         };
         assert_status(pf_model_quantize(from, to, &options, &result, &error), PF_UNAVAILABLE);
@@ -594,7 +595,7 @@ static void a_file_that_cannot_be_moved_takes_the_others_back(void **state)
 static void running_out_of_memory_leaves_no_files(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_tiny_model_write(from, &(pf_tiny_model){ .layers = 1 });
     bool was_refused = true;
@@ -619,7 +620,7 @@ static void running_out_of_memory_leaves_no_files(void **state)
 static void an_output_that_cannot_be_written_is_named(void **state)
 {
     (void)state;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     pf_error error = { 0 };
     pf_tiny_model_write(from, &TIED);
     assert_status(quantize_with(PF_DTYPE_AUTO, NULL, &result, &error), PF_INVALID);

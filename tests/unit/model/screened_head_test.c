@@ -205,9 +205,9 @@ static void a_screened_head_refuses_f32_f16_onednn_and_quantised_files(void **st
     snprintf(quantised, sizeof quantised, "%s-int8", directory);
     pf_team *team;
     pf_error error;
-    pf_quantize_result result;
+    pf_model_quantize_result result;
     assert_ok(pf_test_team_create(1, &team, &error), error);
-    const pf_quantize_options how = { .dtype = PF_DTYPE_INT8, .team = team };
+    const pf_model_quantize_options how = { .dtype = PF_DTYPE_INT8, .team = team };
     assert_ok(pf_model_quantize(directory, quantised, &how, &result, &error), error);
     pf_team_destroy(team);
     assert_refused(quantised, PF_DTYPE_AUTO, PF_BACKEND_AUTO, "quantised to int8");

@@ -1,0 +1,23 @@
+/*
+ * The parts of an engine, for code of this tree that measures or prints them. Programs use include/pilotfish.h.
+ *
+ * A caller that runs passes in the context itself must not give the engine a role.
+ */
+#ifndef PF_ENGINE_ENGINE_H
+#define PF_ENGINE_ENGINE_H
+
+#include "base/team.h"
+#include "include/pilotfish.h"
+#include "model/weights/model.h"
+#include "proto/messages.h"
+#include "tokenizer/decode/detokenize.h"
+#include "tokenizer/tokenizer.h"
+
+enum { PF_DEFAULT_MAX_DRAFT = 16 };
+
+/* Borrowed until pf_engine_close. */
+const pf_model *pf_engine_model(const pf_engine *engine);
+struct pf_context *pf_engine_context(pf_engine *engine);
+pf_team *pf_engine_team(pf_engine *engine);
+
+#endif

@@ -1,0 +1,21 @@
+/* The words of pf_engine_options as the values that the model knows. Internal to engine/. */
+#ifndef PF_ENGINE_OPTION_WORDS_H
+#define PF_ENGINE_OPTION_WORDS_H
+
+#include "engine/engine.h"
+
+typedef struct {
+    pf_dtype dtype;
+    pf_activations activations;
+    pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
+    pf_head head;
+    pf_backend backend;
+    pf_isa isa;
+    pf_threading threading;
+} pf_option_words;
+
+/* NULL is "auto".  PF_INVALID: an unknown word; the sentence lists the words.  PF_UNSUPPORTED: an instruction set that this
+ * machine lacks. */
+PF_MUST_USE pf_status pf_option_words_parse(const pf_engine_options *options, pf_option_words *out, pf_error *error);
+
+#endif

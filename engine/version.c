@@ -1,0 +1,20 @@
+/* The library's version and what it was built with. */
+#include <string.h>
+
+#include "include/pilotfish.h"
+
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
+
+const char *pf_version(void)
+{
+    return TEXT(PF_API_VERSION_MAJOR) "." TEXT(PF_API_VERSION_MINOR) "." TEXT(PF_API_VERSION_PATCH);
+}
+
+bool pf_has_feature(const char *name)
+{
+#ifdef PF_HAS_ONEDNN
+    if (strcmp(name, "onednn") == 0) return true;
+#endif
+    return strcmp(name, "openmp") == 0; /* the runtime is looked for when an engine is opened */
+}

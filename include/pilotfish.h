@@ -1,0 +1,371 @@
+/*
+ * pilotfish.h: load models, generate text with speculative decoding, and serve drafters and verifiers.
+ *
+ *      pf_engine      a loaded model with its tokenizer and threads
+ *      pf_peer        a drafter or a verifier: an engine's role, a worker behind an address, or your own (pilotfish_peer.h)
+ *      pf_session     one verifier, at most one drafter, and the memory of one request at a time
+ *      pf_generate    one request, on the caller's thread
+ *      pf_generation  one request, on the session's thread, with a file descriptor for event loops
+ *
+ *      pf_engine_options options = PF_INIT(pf_engine_options);
+ *      pf_session_options peers = PF_INIT(pf_session_options);
+ *      pf_request request = PF_INIT(pf_request);
+ *      pf_result result = PF_INIT(pf_result);
+ *      pf_engine *target, *draft;
+ *      pf_session *session;
+ *      pf_error why;
+ *      int32_t prompt[256], text[128];
+ *      if (pf_engine_open("models/target", &options, &target, &why)) return fail(&why);
+ *      options.threads_of = target;
+ *      if (pf_engine_open("models/draft", &options, &draft, &why)) return fail(&why);
+ *      if (pf_engine_verifier(target, NULL, &peers.verifier, &why)) return fail(&why);
+ *      if (pf_engine_drafter(draft, NULL, &peers.drafter, &why)) return fail(&why);
+ *      if (pf_session_create(&peers, &session, &why)) return fail(&why);
+ *      ... fill in request.prompt and result.tokens ...
+ *      if (pf_generate(session, &request, &result, &why)) return fail(&why);
+ *
+ * The text does not depend on the drafter: with the methods greedy and coupled it is bit for bit what plain decoding gives,
+ * with rejection it has the same distribution. A drafter that is slow, gone or wrong costs speed only.
+ *
+ * Ownership. Each object is ended by its own function (close, destroy), in the opposite order of creation: a session borrows
+ * its peers, a peer its engine, an engine with `threads_of` that other engine. Ending NULL does nothing. Strings and arrays in
+ * options are borrowed for the call, unless the field says otherwise.
+ *
+ * Threads. An engine, the peers made of it and the sessions that use these belong to one thread at a time; with pf_generation
+ * that is the session's own thread until the generation ends. Different engines are independent, unless one uses the other's
+ * threads. A tokenizer may be used by any number of threads. Callbacks run on the thread that generates, and must not call
+ * the objects they are called from. A flag (`cancel`, `stop`) may be set by any thread with __atomic_store_n(&flag, true,
+ * __ATOMIC_RELAXED), or by a signal handler. The thread that opens an engine or generates computes, too, and may be pinned to
+ * a CPU until its engines are closed.
+ *
+ * Errors. Functions that can fail return pf_status and list the causes. PF_NOMEM is possible wherever memory is allocated,
+ * PF_INVALID wherever options have a wrong `size`, and neither is repeated below. The optional pf_error takes one sentence. The
+ * library never prints and never exits. One exception cannot be handled: weights are read from mapped files, and a file
+ * that shrinks while it is mapped raises SIGBUS.
+ *
+ * Versioning. `size` is the first member of each options struct; PF_INIT sets it. A smaller struct of an older header is
+ * accepted. A larger one is accepted if what this version does not know is zero, else it is PF_INVALID. Zero is the default
+ * of every field. The soname changes when the ABI does.
+ */
+#ifndef PILOTFISH_H
+#define PILOTFISH_H
+
+#include "pilotfish_peer.h"
+
+/* A zeroed options struct with its size set. */
+#ifdef __cplusplus
+template <class T> inline T pf_init_()
+{
+    T zeroed = T();
+    zeroed.size = sizeof(T);
+    return zeroed;
+}
+#define PF_INIT(type) (pf_init_<type>())
+extern "C" {
+#else
+#define PF_INIT(type) ((type){ .size = sizeof(type) })
+#endif
+
+/* ---- version ------------------------------------------------------------------------------------------------------ */
+
+#define PF_API_VERSION_MAJOR 0
+#define PF_API_VERSION_MINOR 1
+#define PF_API_VERSION_PATCH 0
+
+const char *pf_version(void); /* of the library: "0.1.0" */
+
+/* Whether the library was built with a feature: "onednn", "openmp", "cuda". False for an unknown name. */
+bool pf_has_feature(const char *name);
+
+/* ---- tokenizer ---------------------------------------------------------------------------------------------------- */
+
+typedef struct pf_tokenizer pf_tokenizer;
+
+/* Open DIRECTORY/tokenizer.json alone; an engine has its tokenizer already. End it with pf_tokenizer_close.
+ * PF_UNAVAILABLE: there is none.  PF_INVALID: it cannot be read.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field
+ * and value.  PF_LIMIT: a file or a pattern in it is too long. */
+PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
+void pf_tokenizer_close(pf_tokenizer *tokenizer);
+
+/* The ids of text [n_bytes]. *n_ids is how many there are; the first `capacity` of them are written. Call again with a larger
+ * array where *n_ids > capacity. with_special: also what the tokenizer adds by default (BOS and the like).
+ * PF_UNSUPPORTED: the text holds what the vocabulary has no token for.  PF_LIMIT: it is too long.  PF_UNAVAILABLE: tokenizer is
+ * NULL, as that of an engine without one. */
+PF_MUST_USE pf_status pf_tokenize(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool with_special,
+                                  int32_t *ids, size_t capacity, size_t *n_ids, pf_error *error);
+
+/* Ids to text as they come: the exact bytes, which need not be UTF-8 and may end inside a character. */
+typedef struct pf_text pf_text;
+
+/* The text that follows prompt [n_prompt] (NULL and 0: a whole text): what a decoder does to the start of a text, such as
+ * stripping a space, it does to the prompt. The tokenizer is borrowed. End it with pf_text_destroy.
+ * PF_LIMIT: as pf_text_push. */
+PF_MUST_USE pf_status pf_text_create(const pf_tokenizer *tokenizer, const int32_t *prompt, int32_t n_prompt,
+                                     pf_text **out);
+void pf_text_destroy(pf_text *text);
+
+/* What the next id adds: *bytes [*n_bytes], borrowed until the next call. pf_text_finish: what was held back until no id
+ * follows.  PF_INVALID: the id is not in the vocabulary; nothing has changed.  PF_LIMIT: the tokenizer's decoder makes the
+ * token longer than a MiB. */
+PF_MUST_USE pf_status pf_text_push(pf_text *text, int32_t id, const char **bytes, size_t *n_bytes);
+PF_MUST_USE pf_status pf_text_finish(pf_text *text, const char **bytes, size_t *n_bytes);
+
+/* ---- engine ------------------------------------------------------------------------------------------------------- */
+
+typedef struct pf_engine pf_engine;
+
+/* Formats and implementations are named by the words of the command line; NULL is "auto". `pilotfish generate --help` and
+ * docs/library.md list them, and an unknown word is PF_INVALID with the list. */
+typedef struct {
+    size_t size;
+    const char *dtype;       /* weights: f32, f16, bf16, int8, int4, ... */
+    const char *activations; /* f32, bf16, int8 */
+    const char *kv_dtype;    /* f32, bf16 */
+    const char *head;        /* LM head: full, bounded; a draft's may be screened */
+    const char *gemm;        /* own, onednn */
+    const char *isa;         /* scalar, avx2, avx512, avx512bf16, amx; auto: the best of this machine */
+    int32_t n_threads;       /* 0: one for each of `cores`, else as many as the cores there are */
+    const char *threading;   /* own; openmp: the threads of the OpenMP runtime that the process has loaded */
+    const int32_t *cores;    /* [n_cores] CPUs to pin threads to; not with openmp, which pins its threads itself */
+    int32_t n_cores;
+    pf_engine *threads_of; /* run on this engine's threads, in turn; borrowed until this engine is closed */
+    bool serves;           /* another process of this machine waits for this one: the caller takes the last core */
+    int32_t max_context;   /* tokens; 0: the model's, at most 4096 */
+    int32_t max_sequences; /* open at once; 0: 1 */
+    int32_t max_draft;     /* tokens of a proposal; 0: 16 */
+    bool strict;           /* refuse keys of config.json and tensors that are not read; else `warn` reports them */
+    const volatile bool *cancel; /* set: opening ends with PF_CANCELLED */
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
+    void (*warn)(void *user, const char *sentence); /* what was ignored in the model's files */
+    void *user;                                     /* of both */
+} pf_engine_options;
+
+/* Load a model directory. A model without tokenizer.json, or with one that is not supported, loads all the same; its tokenizer
+ * is then NULL. options NULL: all default. End it with pf_engine_close.
+ * PF_UNAVAILABLE: no such model, or a file is missing.  PF_FORMAT: a file is malformed.  PF_UNSUPPORTED: an architecture,
+ * format or instruction set that is not there, or with `strict` what would be a warning.  PF_LIMIT: more than memory.  PF_INVALID: an option is out of range.
+ * PF_CANCELLED.  PF_INTERNAL: the machine's topology or threads cannot be set up. */
+PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out,
+                                     pf_error *error);
+void pf_engine_close(pf_engine *engine);
+
+const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine); /* borrowed; NULL: none */
+const char *pf_engine_tokenizer_refusal(const pf_engine *engine); /* why it is not supported; NULL: it is, or absent */
+void pf_engine_info(const pf_engine *engine, pf_model_info *out); /* vocabulary, context, limits */
+
+/* What was chosen. Strings are static. */
+typedef struct {
+    size_t size; /* set by the caller; what lies beyond it is not written */
+    const char *dtype, *activations, *kv_dtype, *isa;
+    int32_t n_threads;
+    int64_t n_parameters;
+    uint64_t weight_bytes; /* packed in memory */
+    uint64_t step_bytes;   /* of weights that one decode step reads */
+    uint64_t kv_bytes;     /* reserved for the context */
+} pf_engine_details;
+
+/* PF_INVALID: out->size. */
+PF_MUST_USE pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error *error);
+
+/* ---- peers -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t size;
+    uint64_t simulate_ns;  /* a drafter's pass, or a verification, takes at least so long, as a larger model's would */
+    int32_t simulate_rows; /* of a drafter: a pass of n rows takes max(1, n / simulate_rows) times as long; 0: once */
+    const volatile bool
+        *stop; /* set: a drafter proposes nothing more, a verifier ends requests with PF_CANCELLED; borrowed
+                                  for the peer's life */
+} pf_role_options;
+
+/* The engine's model as a verifier or as a drafter; one role for each engine. options NULL: all default. End with
+ * pf_peer_destroy, before the engine.
+ * PF_INVALID: the engine has a role already; a verifier's LM head is screened. */
+PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out,
+                                         pf_error *error);
+PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
+                                        pf_error *error);
+
+/* A drafter without a model: it looks the latest tokens up in the text before them and proposes what followed there. For
+ * texts of this verifier, one at a time. End with pf_peer_destroy. Errors as pf_peer_info of the verifier. */
+PF_MUST_USE pf_status pf_ngram_drafter_for(pf_peer *verifier, pf_peer **out, pf_error *error);
+
+typedef struct {
+    size_t size;
+    bool
+        must_answer; /* of a drafter: fail where none answers. Else it is connected when it does, and decoding is plain */
+    const volatile bool *cancel; /* set: connecting ends with PF_CANCELLED */
+} pf_connect_options;
+
+/* A worker or a verifier at "host:port" or "unix:/path". A peer that restarts is reconnected within a second of its return.
+ * gRPC starts threads: the process must not fork without exec afterwards. options NULL: all default.
+ * PF_INVALID: not an address.  PF_UNAVAILABLE: nothing answers (a verifier within 15 s; a drafter within 2 s, with
+ * must_answer).  PF_FORMAT: another service answers.  PF_UNSUPPORTED: another version of the protocol.  PF_CANCELLED. */
+PF_MUST_USE pf_status pf_connect_drafter(const char *address, const pf_connect_options *options, pf_peer **out,
+                                         pf_error *error);
+PF_MUST_USE pf_status pf_connect_verifier(const char *address, const pf_connect_options *options, pf_peer **out,
+                                          pf_error *error);
+
+/* PF_INVALID: not an address, or port 0 where nothing is to listen. */
+PF_MUST_USE pf_status pf_check_address(const char *address, bool listens, pf_error *error);
+
+typedef enum { PF_ROLE_DRAFTER = 0, PF_ROLE_VERIFIER = 1 } pf_role;
+
+typedef struct {
+    size_t size;
+    pf_role role;
+    const char *address; /* "host:port", "[ipv6]:port" (port 0: any) or "unix:/path" (mode 0600) */
+    uint64_t simulate_ns;
+    int32_t simulate_rows;                          /* both as in pf_role_options */
+    const volatile bool *stop;                      /* set: serving ends within a fraction of a second; NULL: never */
+    bool (*ready)(void *user, const char *address); /* connections are accepted there; return false to end */
+    void (*log)(void *user, const char *line);      /* one event; from any thread */
+    void *user;
+} pf_serve_options;
+
+/* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back.
+ * PF_UNAVAILABLE: the address cannot be listened on.  PF_INVALID: not an address, or as pf_engine_verifier.  PF_LIMIT: too
+ * little memory for messages.  PF_INTERNAL: no random bytes.  Besides, what the role fails with as a whole. */
+PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);
+
+/* ---- session ------------------------------------------------------------------------------------------------------ */
+
+typedef struct pf_session pf_session;
+
+typedef struct {
+    size_t size;
+    pf_peer *verifier;                              /* borrowed for the session's life; required */
+    pf_peer *drafter;                               /* borrowed likewise; NULL: plain decoding */
+    int32_t max_context;                            /* tokens of a request, prompt included; 0: the verifier's */
+    uint64_t verdict_limit_ns;                      /* a far verifier that is silent for longer is gone; 0: 60 s */
+    uint64_t return_limit_ns;                       /* how long one that is gone may take to come back; 0: 5 s */
+    void (*warn)(void *user, const char *sentence); /* a drafter is lost, back or unfit, ... */
+    void *warn_user;
+} pf_session_options;
+
+/* Where the vocabularies differ and fit, the drafter proposes only ids that are equal, and a warning says what differs. A far
+ * drafter that does not answer, or does not fit, is a warning.
+ * PF_INVALID: no verifier; max_context is not 0 to PF_MAX_PROMPT_TOKENS; fewer than 90 % of the ids of the two vocabularies
+ * are equal.  PF_UNAVAILABLE: the verifier was never reached. */
+PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
+void pf_session_destroy(pf_session *session); /* after its generations */
+
+/* ---- generation --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t size;
+    const int32_t *prompt; /* [n_prompt] at least one token */
+    int32_t n_prompt;
+    int32_t max_new_tokens; /* 0: as many as the context, and result->capacity, have room for */
+    pf_sampling sampling;   /* zeroed: greedy */
+    pf_method method;
+    int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS; 0: the drafter chooses */
+    const int32_t *stop_tokens; /* [n_stop_tokens] ids that end the text; NULL: those of the verifier's model */
+    int32_t n_stop_tokens;
+    bool ignore_eos;             /* the ids of the verifier's model do not end the text */
+    const volatile bool *cancel; /* looked at in every round; set: PF_CANCELLED, with what was made so far */
+
+    /* Now and then while a verifier of this process reads the prompt. */
+    void (*on_prompt)(void *user, int32_t n_read);
+
+    /* For each committed token, in order; `drafted`: it was proposed and accepted. Return false to end with
+     * PF_FINISH_STOP: the token is kept, nothing after it is. */
+    bool (*on_token)(void *user, int32_t token, bool drafted);
+    void *user; /* of both */
+} pf_request;
+
+enum { PF_RPC_SAMPLES = 4096 };
+
+/* Figures of one request, or of many added up. */
+typedef struct {
+    int64_t rounds;                           /* target passes that verified a proposal */
+    int64_t fallback_rounds;                  /* passes after prefill without one */
+    int64_t drafted, accepted;                /* drafted: of a tree, along its longest path; accepted: and kept */
+    int64_t branches;                         /* other tokens of trees */
+    int64_t reached[PF_MAX_DRAFT_TOKENS];     /* proposals longer than i */
+    int64_t accepted_to[PF_MAX_DRAFT_TOKENS]; /* of those, tokens 0 .. i all accepted */
+    uint64_t draft_ns, verify_ns;             /* compute, as each side measured it */
+    uint32_t rpc_us[PF_RPC_SAMPLES];          /* a ring: round trip less the peer's compute */
+    int64_t n_rpc;                            /* samples ever taken */
+    int64_t ahead_hits, ahead_misses;         /* of drafting ahead */
+} pf_speculation;
+
+typedef struct {
+    size_t size;      /* at least that of version 0.1 */
+    int32_t *tokens;  /* [capacity] the caller's array: new tokens, a closing EOS included; NULL: not wanted */
+    int32_t capacity; /* at least max_new_tokens, unless tokens is NULL */
+    int32_t n_tokens;
+    pf_finish finish; /* PF_FINISH_NONE when cancelled or failed */
+    uint64_t prefill_ns, first_token_ns, decode_ns;
+    uint64_t reserved[8];
+    pf_speculation speculation;
+} pf_result;
+
+/* Run one request on the calling thread. *result is filled in also on failure, with what was committed before.
+ * PF_INVALID: the prompt is empty, holds an id that does not exist, or fills the context; a parameter is out of range; the
+ * session has a generation under way.  PF_CANCELLED.  PF_UNAVAILABLE: a far verifier is gone or silent for too long.
+ * PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not support the method.  PF_LIMIT: the verifier has no room.
+ * Besides, what a peer fails with as a whole. */
+PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
+
+/* A request on the session's own thread. Requests of one session run in the order in which they were started. */
+typedef struct pf_generation pf_generation;
+
+/* Start a request; what it points to is copied, except `cancel` and `user`. End it with pf_generation_destroy. Failures of the
+ * request itself come from pf_generation_finish.  PF_LIMIT: no file descriptor or thread is left. */
+PF_MUST_USE pf_status pf_generation_start(pf_session *session, const pf_request *request, pf_generation **out,
+                                          pf_error *error);
+
+/* Readable (poll, epoll) while tokens or the end wait to be taken. Owned by the generation; do not read or close it. */
+int pf_generation_fd(const pf_generation *generation);
+
+/* Take up to `capacity` tokens that have been made; never blocks. drafted [capacity] or NULL. Returns how many; 0: none now. */
+int32_t pf_generation_read(pf_generation *generation, int32_t *tokens, bool *drafted, int32_t capacity);
+
+/* Whether the request has ended and all its tokens have been read. */
+bool pf_generation_ended(const pf_generation *generation);
+
+/* Ask the request to end early, from any thread. The end comes as usual, with PF_CANCELLED. */
+void pf_generation_cancel(pf_generation *generation);
+
+/* Wait for the end. Returns the status of the request, as pf_generate; the figures go to *result (NULL: not wanted), whose
+ * `tokens`, where given, takes all tokens of the request.  PF_INVALID: result->size or capacity is too small. */
+PF_MUST_USE pf_status pf_generation_finish(pf_generation *generation, pf_result *result, pf_error *error);
+
+/* Cancels the request if it is under way, and waits for its end. */
+void pf_generation_destroy(pf_generation *generation);
+
+/* ---- quantize ----------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t size;
+    const char *dtype;    /* f32, f16, bf16, int8, int4, ...; required */
+    int32_t n_threads;    /* as in pf_engine_options */
+    const int32_t *cores; /* [n_cores] */
+    int32_t n_cores;
+    bool strict; /* as in pf_engine_options */
+    const volatile bool *cancel;
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
+    void (*warn)(void *user, const char *sentence);
+    void *user;                             /* of both */
+    void (*writing)(const char *directory); /* a temporary directory is being written; NULL: no longer. For who must
+                                               remove it where the process is killed */
+} pf_quantize_options;
+
+typedef struct {
+    uint64_t bytes_before, bytes_after; /* of all tensors in the files */
+    int32_t n_tensors;
+} pf_quantize_result;
+
+/* Write the model directory anew, its weights rounded to another format; `output` appears whole or not at all. *result may be
+ * NULL.
+ * PF_INVALID: dtype is missing or not one that files hold; output exists.  PF_CANCELLED.  Else as pf_engine_open, and
+ * PF_UNAVAILABLE where the output cannot be written. */
+PF_MUST_USE pf_status pf_quantize(const char *model, const char *output, const pf_quantize_options *options,
+                                  pf_quantize_result *result, pf_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,305 @@
+/*
+ * pilotfish_peer.h: the peer interface and the messages that drafters and verifiers exchange.
+ *
+ * Include this header to write a drafter or a verifier of your own, or to talk to one without a session. Programs that only
+ * generate need pilotfish.h, which includes this one.
+ *
+ * A peer takes batches of messages and answers with batches. A model drafter, a reference verifier, a worker behind gRPC and
+ * an implementation of yours are all peers, so the generation loop does not know which of them it talks to.
+ *
+ * The rounds of a sequence (E: the side that owns the request, P: its peer):
+ *
+ *      a drafter: E engine, P drafter                      a verifier: E engine or worker, P target
+ *      E -> P  open      prompt, incarnation 1             E -> P  open
+ *      E -> P  verdict   round 0, base = |prompt|, [t0]    P -> E  verdict   round 0, base = |prompt|, [t0]
+ *      P -> E  proposal  round 1, base = |prompt|+1        E -> P  proposal  round 1, base = |prompt|+1
+ *      E -> P  verdict   round 1, same base, tokens        P -> E  verdict   round 1, same base, tokens
+ *      ...                                                 ...
+ *      E -> P  close                                       E -> P  close
+ *
+ * The committed length of a sequence is the number of tokens that the target has decided: the prompt and all verdicts. A
+ * verdict moves it from base to base + n_tokens. The proposal of round r starts at the committed length after the verdict of
+ * round r - 1, and the verdict of round r answers it. (sequence, incarnation, round) fence: a message that does not fit is
+ * stale and is dropped. A peer that lacks a sequence, or part of it, sends a prefix request; E then opens the sequence again
+ * with a higher incarnation and all committed tokens as the prompt.
+ *
+ * An open is always followed by the verdict of its next_round. A drafter waits for that verdict: an open alone lets it read
+ * the prompt early. A verifier answers an open with that verdict. A peer that cannot serve a sequence answers with a refusal
+ * of it. Within a batch, closes take effect first, then opens, then the rest.
+ *
+ * Ownership: arrays in messages are borrowed, in `submit` for the call, in an answer until the next call on the peer.
+ * Threads: a peer has one caller at a time.
+ * Versioning: messages are plain structs, fixed within one soname. A message that is zeroed before it is filled in stays
+ * valid when a field is added.
+ */
+#ifndef PILOTFISH_PEER_H
+#define PILOTFISH_PEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status and error --------------------------------------------------------------------------------------------- */
+
+/* Out-parameters are untouched unless the status is PF_OK. */
+typedef enum {
+    PF_OK = 0,
+    PF_INVALID,     /* an argument is outside the documented range */
+    PF_FORMAT,      /* a file or a message is malformed */
+    PF_NOMEM,       /* the system refused memory */
+    PF_LIMIT,       /* a budget that was fixed at creation is used up; try later or smaller */
+    PF_UNSUPPORTED, /* well-formed, but not implemented here */
+    PF_UNAVAILABLE, /* a peer, a file or a device is not there (now) */
+    PF_CANCELLED,   /* a cancel flag was set, or a deadline passed */
+    PF_INTERNAL,    /* a fault of the library */
+} pf_status;
+
+#if defined(__GNUC__)
+#define PF_MUST_USE __attribute__((warn_unused_result))
+#else
+#define PF_MUST_USE
+#endif
+
+/* "ok", "invalid", "format", ...: a static string. */
+const char *pf_status_name(pf_status status);
+
+/* One sentence that names what failed, where, the value found and what was expected. Every function that takes one accepts
+ * NULL. */
+typedef struct {
+    pf_status status;
+    char text[512]; /* NUL-terminated UTF-8 without a line end; a longer sentence is cut in its middle */
+} pf_error;
+
+/* CLOCK_MONOTONIC in nanoseconds: the time of all deadlines. */
+uint64_t pf_now_ns(void);
+
+/* ---- sampling ----------------------------------------------------------------------------------------------------- */
+
+/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. All zero is greedy. */
+typedef struct {
+    float temperature; /* 0: greedy; the fields below are then checked and unused */
+    int32_t top_k;     /* 0: off */
+    float top_p;       /* 0 or 1: off */
+    float min_p;       /* 0: off */
+    uint64_t seed;
+} pf_sampling;
+
+/* How a proposal is verified. */
+typedef enum {
+    PF_METHOD_AUTO = 0,      /* of a request: greedy at temperature 0, else rejection; never in a message */
+    PF_METHOD_GREEDY = 1,    /* temperature 0: equality with the argmax */
+    PF_METHOD_REJECTION = 2, /* Leviathan et al. arXiv:2211.17192; needs draft distributions, else one-hot */
+    PF_METHOD_BLOCK = 3,     /* Sun et al. arXiv:2403.10444 */
+    PF_METHOD_COUPLED = 4,   /* shared Gumbel noise, arXiv:2408.07978; the only method that sends the seed */
+} pf_method;
+
+typedef enum { PF_FINISH_NONE = 0, PF_FINISH_LENGTH = 1, PF_FINISH_STOP = 2, PF_FINISH_EOS = 3 } pf_finish;
+
+/* ---- messages ----------------------------------------------------------------------------------------------------- */
+
+enum {
+    PF_PROTOCOL_VERSION = 1,
+
+    /* Limits on what a peer may send. */
+    PF_MAX_BATCH_SEQUENCES = 256, /* entries of each kind in a batch */
+    PF_MAX_DRAFT_TOKENS = 64,     /* tokens of a proposal, all nodes of a tree included */
+    PF_MAX_VERDICT_TOKENS = PF_MAX_DRAFT_TOKENS + 1,
+    PF_MAX_DECLARED = 256,          /* ids of one draft distribution */
+    PF_MAX_PROMPT_TOKENS = 1 << 20, /* tokens of an open */
+    PF_MAX_STOP_TOKENS = 64,
+    PF_MAX_EXCLUDED = 256,           /* ranges of ids in an open */
+    PF_VOCAB_HASHES = 8192,          /* of a model info */
+    PF_MAX_REFUSAL_BYTES = 255,      /* of a refusal's sentence, without its NUL */
+    PF_MAX_MESSAGE_BYTES = 16 << 20, /* an encoded batch */
+};
+
+/* A sequence begins, or begins again after a prefix request. */
+typedef struct {
+    uint64_t sequence;     /* chosen by E, once per stream (pf_peer_new_sequence) */
+    uint32_t incarnation;  /* 1, and one more at every reopening */
+    uint64_t next_round;   /* the round whose verdict comes next: 0, or later when reopened; below 2^63 */
+    const int32_t *tokens; /* [n_tokens] the prompt; when reopened, all committed tokens (to a verifier), or all but
+                              those of the verdict of next_round, which follows in the same batch (to a drafter) */
+    int32_t n_tokens;
+    pf_sampling sampling; /* seed: to a far peer 0 unless the method is coupled */
+    pf_method method;
+    int32_t max_draft;          /* most tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
+    int32_t max_declared;       /* most ids of a draft distribution; 0: send none */
+    int32_t max_tokens;         /* the committed length at which E will close; 0 unknown */
+    const int32_t *stop_tokens; /* [n_stop_tokens] the verifier finishes (eos) after committing one of these */
+    int32_t n_stop_tokens;
+    const int32_t *excluded; /* [2 * n_excluded] ranges that a drafter does not propose: first id, one past the last */
+    int32_t n_excluded;      /* 0 .. PF_MAX_EXCLUDED */
+    bool adaptive_draft;     /* max_draft is a bound: the drafter chooses the length by what it measures */
+    bool trees; /* proposals may be trees: the verifier judges all of a tree, not its leading chain alone */
+} pf_open;
+
+typedef struct {
+    uint64_t sequence;
+} pf_close;
+
+/* A draft distribution, truncated to its largest entries before the token was drawn: exactly what was sampled from. */
+typedef struct {
+    const int32_t *ids;         /* [n] distinct */
+    const float *probabilities; /* [n] positive, summing to 1 */
+    int32_t n;
+} pf_declared;
+
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation;
+    uint64_t round;
+    int32_t base;                /* the committed length that it continues */
+    const int32_t *tokens;       /* [n_tokens] */
+    int32_t n_tokens;            /* 0: decode plainly */
+    const int32_t *parents;      /* [n_tokens] a tree: parents[i] < i is the node before i, -1 the committed text;
+                                    NULL: a chain */
+    const pf_declared *declared; /* [n_tokens] draft distributions; NULL: tokens only, judged as one-hot */
+} pf_proposal;
+
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation;
+    uint64_t round;
+    int32_t base;          /* the committed length before */
+    const int32_t *tokens; /* [n_tokens] committed since base: the accepted ones, then the correction or bonus */
+    int32_t n_tokens;
+    int32_t n_accepted; /* of the round's proposal */
+    pf_finish finish;
+} pf_verdict;
+
+/* "I do not have this sequence (any more): open it again." */
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation; /* the one that was addressed */
+    int32_t known;        /* committed tokens that the sender still has; 0 none */
+} pf_prefix_request;
+
+/* "I cannot serve this sequence": it is too long, there are too many, a parameter is not supported. The sequence is closed
+ * at the sender; others are not affected. */
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation;
+    pf_status status; /* PF_LIMIT, PF_INVALID or PF_UNSUPPORTED */
+    const char *text; /* one sentence, NUL-terminated, at most PF_MAX_REFUSAL_BYTES; received: never empty */
+} pf_refusal;
+
+/* What the sender measured of its own step. Nanoseconds; 0 not measured. */
+typedef struct {
+    uint64_t compute_ns; /* inside forward passes and acceptance */
+    uint64_t queue_ns;   /* from arrival to the start of compute */
+} pf_timing;
+
+typedef struct {
+    pf_open *opens;
+    pf_close *closes;
+    pf_proposal *proposals;
+    pf_verdict *verdicts;
+    pf_prefix_request *prefix_requests;
+    pf_refusal *refusals;
+    /* each 0 .. PF_MAX_BATCH_SEQUENCES */
+    int32_t n_opens, n_closes, n_proposals, n_verdicts, n_prefix_requests, n_refusals;
+    pf_timing timing;
+} pf_batch;
+
+/* The tokens of a model in this process, borrowed from it. token: the bytes of an id; NULL: the id has no token. */
+typedef struct {
+    const char *(*token)(const void *user, int32_t id, size_t *n_bytes);
+    const void *user;
+} pf_vocab_texts;
+
+/* A peer's description of itself. */
+typedef struct {
+    uint32_t protocol_version;
+    char model_id[128];            /* its name; UTF-8, NUL-terminated */
+    int32_t vocab_size;            /* tokens that exist, not the embedding's padding: what may be proposed */
+    int32_t n_ids;                 /* rows of the embedding: what a text may hold; 0: as many as tokens */
+    uint8_t vocab_fingerprint[32]; /* SHA-256 of the vocabulary; all zero: no tokenizer, only the size counts */
+    const pf_vocab_texts *texts;   /* not on the wire; NULL: a far peer, or no tokenizer */
+    int32_t n_vocab_hashes;        /* as many as the vocabulary has blocks of ids; 0: not stated */
+    uint32_t vocab_hashes[PF_VOCAB_HASHES]; /* [n_vocab_hashes] of blocks of ids (docs/protocol.md) */
+    int32_t max_context;                    /* tokens */
+    int32_t max_sequences;
+    int32_t max_draft;
+    int32_t max_declared;
+    uint32_t methods;  /* bit 1 << pf_method for each that is supported; 0: not stated */
+    bool judges_trees; /* of a verifier: of greedy and coupled proposals */
+    bool names_ends;   /* `ends` is stated */
+    int32_t n_ends;
+    int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */
+} pf_model_info;
+
+/* ---- peers -------------------------------------------------------------------------------------------------------- */
+
+typedef struct pf_peer pf_peer;
+
+/* What a peer implements. Operations marked optional may be NULL. */
+typedef struct {
+    size_t size; /* sizeof(pf_peer_ops); 0: the operations of version 0.1 */
+
+    /* Take a batch. What it points to is borrowed for the call only. Several batches may be submitted before a collect;
+     * each has at most one answer, and one that asks for nothing (an open alone, a close) may have none. The refusals and
+     * prefix requests for all of them come in the next answer: of more than PF_MAX_BATCH_SEQUENCES of a kind, the first.
+     * PF_UNAVAILABLE: the peer is not there now (pf_peer_why gives the reason); it may come back.  PF_LIMIT: the batch is
+     * too large, or too many are unanswered. */
+    pf_status (*submit)(pf_peer *peer, const pf_batch *batch);
+
+    /* The next answer, waiting until deadline_ns (pf_now_ns time; 0: do not wait). A peer of this process may compute here,
+     * whatever the deadline. *out is borrowed until the next call on this peer. An empty answer means that the peer is
+     * still at work.
+     * PF_CANCELLED: nothing came in time, or nothing is to come.  PF_UNAVAILABLE: the peer is gone, and all it knew with
+     * it: reopen sequences when it is back. A failure of one sequence comes as a refusal in the answer; another status
+     * here is a failure of the whole peer. */
+    pf_status (*collect)(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
+
+    /* What the peer says of itself. PF_UNAVAILABLE: never reached. */
+    pf_status (*info)(pf_peer *peer, pf_model_info *out, pf_error *error);
+
+    void (*destroy)(pf_peer *peer);
+
+    /* Optional. The reason behind the last PF_UNAVAILABLE of submit; its status is PF_UNSUPPORTED where another service
+     * answers at the address. */
+    void (*why)(pf_peer *peer, pf_error *out);
+
+    /* Optional. How many tokens of prompts the peer has still to read. */
+    int32_t (*backlog)(const pf_peer *peer);
+
+    /* Optional. Whether a later collect will answer for a sequence. */
+    bool (*owes)(const pf_peer *peer, uint64_t sequence);
+
+    /* Optional. What makes an open impossible to serve, whatever else is open: the status and the sentence of the refusal
+     * that its submit would bring. */
+    pf_status (*check_open)(const pf_peer *peer, const pf_open *open, pf_error *error);
+} pf_peer_ops;
+
+/* The first member of every implementation. Zero it, set ops, and is_far where answers may come late or never. */
+struct pf_peer {
+    const pf_peer_ops *ops;
+    uint64_t last_sequence; /* the last id given out by pf_peer_new_sequence; 0: none */
+    bool is_far;            /* a session waits for it for a bounded time and goes on without it */
+};
+
+/* Call an operation. pf_peer_why leaves *out untouched where the peer gives no reason; pf_peer_backlog is -1, pf_peer_owes
+ * true and pf_peer_check_open PF_OK where the peer does not implement them. pf_peer_destroy takes NULL. */
+PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch);
+PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
+PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error);
+void pf_peer_why(pf_peer *peer, pf_error *out);
+int32_t pf_peer_backlog(const pf_peer *peer);
+bool pf_peer_owes(const pf_peer *peer, uint64_t sequence);
+PF_MUST_USE pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error *error);
+void pf_peer_destroy(pf_peer *peer);
+
+/* An id for a sequence that neither peer has seen before, so that an answer to a closed sequence is never taken for another
+ * one's. b may be NULL. */
+uint64_t pf_peer_new_sequence(pf_peer *a, pf_peer *b);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -35,6 +35,7 @@ typedef struct {
     bool shows;   /* not with --json */
     bool is_seen; /* as it is made, on a terminal */
     bool colors;
+    bool failed;    /* the request did, behind what was made so far */
     size_t n_shown; /* bytes of text */
     int32_t n_prompt, n_tokens;
     pf_status status;           /* of the text */
@@ -148,6 +149,7 @@ static void print_figures(const pf_setup *setup, const pf_result *result, int32_
 
 static const char *finish_reason(pf_finish finish, const continuation *c)
 {
+    if (c->failed) return "error";
     if (c->text.stopped) return "stop";
     switch (finish) {
     case PF_FINISH_LENGTH: return "length";
@@ -252,13 +254,13 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
 
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
     if (result->n_tokens > 0) show_end(&c);
-    if (status == PF_OK || interrupted) {
+    c.failed = status != PF_OK && !interrupted;
+    if (!c.failed || (options->json && result->n_tokens > 0)) {
         const int written = options->json ? pf_out_json(out, document(prompt, result, seed, &c)) : PF_EXIT_DONE;
         if (written != PF_EXIT_DONE) code = written;
         if (!options->json && !out->error && result->n_tokens > 0) print_figures(setup, result, prompt->n, seed);
-    } else {
-        code = pf_out_fail_error(status, &error);
     }
+    if (c.failed) code = pf_out_fail_error(status, &error);
     pf_text_stream_end(&c.text);
     return code;
 }

@@ -343,6 +343,23 @@ class Vocabularies(Case):
 
 
 class Peers(SlowCase):
+    def test_a_verifier_that_dies_for_good_leaves_the_tokens_so_far_in_a_closed_document(self):
+        expected = self.generate("-n", 100)["tokens"]
+        verifier = self.pilotfish.serve("verifier", self.target, self.socket("dies"), "--simulate-step-ms", 400)
+        process = self.pilotfish.start("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT, "-n", 100,
+                                       "--draft-len", 1, "--json")
+        time.sleep(4)
+        verifier.process.kill()
+        verifier.end()
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 1, err)
+        document = json.loads(out)
+        made = document["tokens"]
+        self.assertEqual(document["finish_reason"], "error")
+        self.assertTrue(0 < len(made) < 100, len(made))
+        self.assertEqual(made, expected[:len(made)])
+        self.assertIn(b"the verifier is gone", err)
+
     def kill_and_replace_worker(self, expected):
         """Seconds from the new worker's readiness to its first accepted token; the whole text must be `expected`."""
         address = self.socket("mortal")

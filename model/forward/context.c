@@ -4,9 +4,9 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "base/checked.h"
+#include "base/run_delay.h"
 #include "base/stop.h"
 #include "model/forward/pass.h"
 #include "model/weights/choices.h"
@@ -260,21 +260,6 @@ static pf_status create(pf_context *c, pf_error *error)
     return cancelled ? pf_fail(error, PF_CANCELLED, "interrupted while buffers were made") : PF_OK;
 }
 
-static int64_t nanoseconds(struct timeval t)
-{
-    return (t.tv_sec * (int64_t)1000000 + t.tv_usec) * 1000;
-}
-
-/* Whether other processes have taken the cores from this one so far, about as often as a scheduler does that shares them. */
-static bool was_preempted_often(void)
-{
-    enum { FEWEST = 5, BETWEEN_NS = 10 * 1000 * 1000 };
-    struct rusage used;
-    if (getrusage(RUSAGE_SELF, &used) != 0) return false;
-    const int64_t cpu_ns = nanoseconds(used.ru_utime) + nanoseconds(used.ru_stime);
-    return used.ru_nivcsw >= FEWEST && used.ru_nivcsw >= cpu_ns / BETWEEN_NS;
-}
-
 /* Products by shares are cut once, for all threads: where fewer cannot take whole shares each, all run every pass. */
 static void choose_threads(pf_context *c)
 {
@@ -282,13 +267,16 @@ static void choose_threads(pf_context *c)
     const bool by_shares = pf_model_gemm(c->model)->by_shares;
     const bool is_cut_evenly = !by_shares || (n_threads & (n_threads - 1)) == 0;
     c->config.may_back_off = c->config.may_back_off && !by_shares && n_threads > 1;
+    uint64_t run_ns = 0, delay_ns = 0;
+    (void)pf_run_delay_read(&run_ns, &delay_ns);
     const pf_thread_count_config config = {
         .n_threads = n_threads,
         .fewest = c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads,
         .backs_off = c->config.may_back_off,
         .is_in_cache =
             c->model->machine.l3_bytes > 0 && !pf_model_is_beyond_cache(c->model, pf_model_step_bytes(c->model)),
-        .is_contended = was_preempted_often(),
+        .run_ns = run_ns,
+        .delay_ns = delay_ns,
     };
     c->thread_count = pf_thread_count_of(&config);
 }

@@ -309,13 +309,18 @@ static void begin_held(pf_backoff *b, int32_t n_threads)
     enter(b, PF_BACKOFF_HELD, b->best);
 }
 
+static bool is_contended(const pf_thread_count_config *config)
+{
+    return config->delay_ns >= PF_BACKOFF_START_DELAY_NS && config->delay_ns >= config->run_ns / 2;
+}
+
 pf_thread_count pf_thread_count_of(const pf_thread_count_config *config)
 {
     pf_thread_count count = { .n_threads = config->n_threads,
                               .backs_off = config->backs_off && config->n_threads > 1,
                               .trial = trial_of(config->n_threads, config->fewest),
                               .of_few.is_short = config->is_in_cache };
-    if (count.backs_off && config->is_in_cache && config->is_contended) begin_held(&count.of_few, config->n_threads);
+    if (count.backs_off && config->is_in_cache && is_contended(config)) begin_held(&count.of_few, config->n_threads);
     return count;
 }
 

@@ -26,8 +26,8 @@
  *
  * A *short* pass, of few rows of a model in the cache, takes so much less time than a hold-up that it needs no window: each one
  * that is held up halves the threads at once and leads to HELD, for at least ten times as long as the pass has taken. A window
- * of HELD without a late pass then counts as four: contention delays passes of one thread, too. Where a process has lost its
- * cores to others before its first short pass, it begins in HELD with one thread, until passes of 12 ms in a row are not late.
+ * of HELD without a late pass then counts as four: contention delays passes of one thread, too. Where a process has
+ * waited for a core half as long as it has run, before its first short pass, it begins in HELD with one thread, until passes of 12 ms in a row are not late.
  *
  * Passes of few and of many rows back off apart.
  *
@@ -53,10 +53,11 @@ enum {
     PF_BACKOFF_HELD_UPS = 3,                 /* passes of MEASURED: one may be an accident */
     PF_BACKOFF_LONGEST = 5,                  /* windows: after their time and passes MEASURED ends without those */
     PF_BACKOFF_HELD_FIRST = 2,               /* windows of HELD where the best is new */
-    PF_BACKOFF_HELD_AT_START = 64,           /* two seconds, unless */
-    PF_BACKOFF_CLEAN_NS = 12 * 1000 * 1000,  /* so long no pass is late: two or three time slices */
-    PF_BACKOFF_HELD_MOST = 128,              /* four seconds */
-    PF_BACKOFF_CLEAN_WINDOWS = 4,            /* that a window without a late pass counts for */
+    PF_BACKOFF_START_DELAY_NS = 10 * 1000 * 1000, /* a shorter delay before the first pass is none */
+    PF_BACKOFF_HELD_AT_START = 64,                /* two seconds, unless */
+    PF_BACKOFF_CLEAN_NS = 12 * 1000 * 1000,       /* so long no pass is late: two or three time slices */
+    PF_BACKOFF_HELD_MOST = 128,                   /* four seconds */
+    PF_BACKOFF_CLEAN_WINDOWS = 4,                 /* that a window without a late pass counts for */
     PF_BACKOFF_LATE_NS = 1 * 1000 * 1000, /* a late pass takes so much longer than twice the shortest of its window */
 };
 
@@ -110,11 +111,11 @@ int32_t pf_threads_of_level(int32_t n_threads, int32_t level);
 
 /* What a controller is made for. */
 typedef struct {
-    int32_t n_threads; /* of the team */
-    int32_t fewest;    /* threads that speed may choose for a pass of few rows */
-    bool backs_off;    /* by contention, down to one thread */
-    bool is_in_cache;  /* the model: its passes of few rows are short */
-    bool is_contended; /* the process has lost its cores to others already */
+    int32_t n_threads;         /* of the team */
+    int32_t fewest;            /* threads that speed may choose for a pass of few rows */
+    bool backs_off;            /* by contention, down to one thread */
+    bool is_in_cache;          /* the model: its passes of few rows are short */
+    uint64_t run_ns, delay_ns; /* what the process has run so far, and waited for a core (base/run_delay.h) */
 } pf_thread_count_config;
 
 pf_thread_count pf_thread_count_of(const pf_thread_count_config *config);

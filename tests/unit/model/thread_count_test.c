@@ -377,13 +377,16 @@ static void passes_of_few_and_of_many_rows_back_off_apart(void **state)
 
 /* ---- contention, of short passes ----------------------------------------------------------------------------------- */
 
+enum { START_NS = 50 * 1000 * 1000 };
+
 static pf_thread_count of_short_passes(int32_t n_threads, bool is_contended)
 {
     return pf_thread_count_of(&(pf_thread_count_config){ .n_threads = n_threads,
                                                          .fewest = n_threads,
                                                          .backs_off = true,
                                                          .is_in_cache = true,
-                                                         .is_contended = is_contended });
+                                                         .run_ns = 2 * START_NS,
+                                                         .delay_ns = is_contended ? START_NS : START_NS - 1 });
 }
 
 enum { SHORT_NS = 100 * 1000, TURN_NS = 20 * 1000 * 1000 }; /* a pass; a hold-up of a thread that has lost its core */
@@ -437,6 +440,18 @@ static void a_short_text_beside_other_processes_runs_on_one_thread(void **state)
     assert_int_equal(pf_thread_count_next(&count, PF_BACKOFF_FEW_ROWS + 1), 2); /* long passes of many rows */
 }
 
+static void a_short_delay_before_the_first_pass_is_no_contention(void **state)
+{
+    (void)state;
+    pf_thread_count_config config = { .n_threads = 2, .fewest = 2, .backs_off = true, .is_in_cache = true };
+    config.delay_ns = PF_BACKOFF_START_DELAY_NS - 1;
+    pf_thread_count count = pf_thread_count_of(&config);
+    assert_int_equal(pf_thread_count_next(&count, 1), 2);
+    config.delay_ns = PF_BACKOFF_START_DELAY_NS;
+    count = pf_thread_count_of(&config);
+    assert_int_equal(pf_thread_count_next(&count, 1), 1);
+}
+
 static void quiet_after_a_contended_start_brings_all_threads_back(void **state)
 {
     (void)state;
@@ -468,7 +483,7 @@ static void without_leave_to_back_off_all_threads_run_under_contention(void **st
 {
     (void)state;
     pf_thread_count count = pf_thread_count_of(
-        &(pf_thread_count_config){ .n_threads = 2, .fewest = 2, .is_in_cache = true, .is_contended = true });
+        &(pf_thread_count_config){ .n_threads = 2, .fewest = 2, .is_in_cache = true, .delay_ns = START_NS });
     int32_t n_together;
     (void)run_beside_others(&count, 1000, &n_together);
     assert_int_equal(n_together, 1000);
@@ -505,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_short_pass_that_is_held_up_halves_the_threads_at_once),
         cmocka_unit_test(a_failed_try_of_more_threads_costs_at_most_a_tenth_of_the_time),
         cmocka_unit_test(a_short_text_beside_other_processes_runs_on_one_thread),
+        cmocka_unit_test(a_short_delay_before_the_first_pass_is_no_contention),
         cmocka_unit_test(quiet_after_a_contended_start_brings_all_threads_back),
         cmocka_unit_test(a_clean_stretch_ends_no_hold_but_the_first),
         cmocka_unit_test(without_leave_to_back_off_all_threads_run_under_contention),

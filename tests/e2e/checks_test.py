@@ -86,6 +86,19 @@ class Checks(unittest.TestCase):
             self.assertEqual(status, 77)
             self.assertRegex(text, "^skipped: .* at link time alone\n$")
 
+    def test_the_shared_library_exports_what_the_public_headers_declare(self):
+        build = self.archive()
+        self.write(self.tree / "include/pilotfish.h", "void pf_empty(void);\n")
+        status, text = self.check("check-symbols.py", build)
+        self.assertEqual((status, text.endswith("libpilotfish.so is not there; build first\n")), (1, True))
+        shared = [COMPILER, "-shared", "-fPIC", self.tree / "empty.c", "-o", build / "libpilotfish.so"]
+        subprocess.run(shared, check=True)
+        self.assertEqual(self.check("check-symbols.py", build)[0], 0)
+        self.write(self.tree / "include/pilotfish.h", "void pf_full(void);\n")
+        self.assertEqual(self.check("check-symbols.py", build),
+                         (1, "libpilotfish.so: exports pf_empty, which no header of include/ declares\n"
+                             "libpilotfish.so: lacks pf_full, which include/ declares\n"))
+
 
 if __name__ == "__main__":
     COMPILER = sys.argv.pop(1)

@@ -1,4 +1,4 @@
-/* pilotfish bench steps: passes on request, for whoever measures this engine in turns with another one. */
+/* pilotfish bench steps: passes on request, for the process that measures this engine in turns with another one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -39,7 +39,7 @@ typedef struct {
     size_t n_shown; /* bytes of text */
     int32_t n_prompt, n_tokens;
     pf_status status;           /* of the text */
-    pf_progress prompt, tokens; /* bars: until the first token; then, where nobody sees the tokens */
+    pf_progress prompt, tokens; /* bars: until the first token; then, unless the tokens are shown */
 } continuation;
 
 /* ---- showing ---------------------------------------------------------------------------------------------------- */
@@ -186,8 +186,8 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
 
 enum { REPEATABLE_DRAFT_LEN = 4 };
 
-/* Lengths chosen by the clock would give rejection another text at every run: where both models are here and a seed is
- * asked for, so that the text could repeat, it is fixed unless somebody says otherwise. */
+/* A length that adapts to the clock gives rejection sampling a different text in every run. With both models in this process
+ * and a given seed the text can repeat, so the length is fixed unless --draft-len is given. */
 static int32_t draft_length(const pf_options *options)
 {
     if (options->draft_len != PF_DRAFT_LEN_UNSET) return options->draft_len;

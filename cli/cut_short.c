@@ -112,7 +112,7 @@ static void clean(void)
 static void say(const char *text, size_t n)
 {
     const ssize_t written = write(STDERR_FILENO, text, n);
-    (void)written; /* there is nobody else to tell */
+    (void)written; /* no other way to report it */
 }
 
 static void on_fault(int number, siginfo_t *info, void *context)

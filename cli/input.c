@@ -63,7 +63,7 @@ const char *pf_input_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* O_NONBLOCK: a FIFO that nobody writes would hold us in open(), where a signal that came just before is not heard. */
+/* O_NONBLOCK: a FIFO without a writer would block open(), and a signal that came just before would be missed. */
 pf_status pf_input_read(const char *path, char **out, size_t *n_bytes, pf_error *error)
 {
     const char *name = pf_input_name(path);

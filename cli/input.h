@@ -23,7 +23,7 @@ PF_MUST_USE pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char 
 /* Until a read would not wait, or fail: a signal that came just before it would not end it. False: interrupted. */
 bool pf_input_wait(int descriptor);
 
-/* All of a file, of a pipe (whoever is to write it, and its end, are waited for), or of standard input, which is called "-"; a
+/* All of a file, of a pipe (waits for a writer and for its end), or of standard input, which is called "-"; a
  * NUL stands behind it, and the caller frees it. PF_UNAVAILABLE: cannot be opened or read.  PF_LIMIT: more than 256 MiB.
  * PF_NOMEM.  PF_CANCELLED: interrupted. */
 PF_MUST_USE pf_status pf_input_read(const char *path, char **out, size_t *n_bytes, pf_error *error);

@@ -28,7 +28,7 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/* Whoever started this process may have had them blocked, and left it so. */
+/* The parent process may have blocked them. */
 static void unblock(void)
 {
     sigset_t handled;

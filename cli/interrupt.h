@@ -4,15 +4,15 @@
  *
  * The flag with its signal's number and the directory of cut_short.c are what a handler is given to read or to write; with
  * the bar of progress.c, which is on the one terminal, they are the program's mutable globals. The libraries have two words
- * of a thread each: its seat (base/cpus.c), and that jansson found no memory (base/json.c).
+ * of a thread each: its pinning (base/cpus.c), and that jansson found no memory (base/json.c).
  */
 #ifndef PF_CLI_INTERRUPT_H
 #define PF_CLI_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From here on SIGINT, SIGTERM and, unless it was ignored, SIGHUP set the flag, though whoever started this process had
- * blocked them; system calls that wait return, and SIGPIPE and SIGXFSZ (a file larger than is allowed) are errors of the
+/* From here on SIGINT, SIGTERM and, unless it was ignored, SIGHUP set the flag, even if the parent process had blocked
+ * them; system calls that wait return, and SIGPIPE and SIGXFSZ (a file larger than is allowed) are errors of the
  * write that met them. Call once, before any thread is started. */
 void pf_interrupt_install(void);
 

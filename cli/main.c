@@ -106,7 +106,7 @@ static int run_words(int argc, char **argv, pf_out *out)
 /* A frame of 30 KB, which must not be main's: the stack is looked at before there is need of it. */
 __attribute__((noinline)) static int run(int argc, char **argv)
 {
-    enum { GRACE_NS = 1000000000 }; /* for who may read what was made so far */
+    enum { GRACE_NS = 1000000000 }; /* to read what was made so far */
     pf_out out = { .stop = { .told = pf_interrupt_flag(), .grace_ns = GRACE_NS } };
     return pf_out_finish(&out, run_words(argc, argv, &out));
 }

@@ -111,7 +111,7 @@ static const struct pf_option_row running_rows[] = {
         .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
-    ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,
+    ROW(0, "gemm", "LIBRARY", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(gemm), .choices = gemm_choices),
     ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_WORD,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_dtype), .choices = kv_choices),
@@ -128,7 +128,7 @@ static const struct pf_option_row running_rows[] = {
 GROUP(pf_options_running, "Running", running_rows);
 
 static const struct pf_option_row draft_head_rows[] = {
-    ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_WORD,
+    ROW(0, "head", "H", "logits: full; screened, coarse, then the best exactly: faster (full)", KIND_WORD,
         .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = draft_head_choices, .otherwise = "full"),
 };
 GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
@@ -156,7 +156,7 @@ static const struct pf_option_row draft_running_rows[] = {
         .offset = AT(draft_dtype)),
     ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .of = PF_OPTION_OF_DRAFT,
         .offset = AT(draft_activations)),
-    ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_WORD,
+    ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse, then the best exactly (full)", KIND_WORD,
         .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),

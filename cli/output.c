@@ -23,7 +23,7 @@ static void count_open_line(pf_out *out, const char *bytes, size_t n)
     out->n_open = end ? (size_t)(bytes + n - end) - 1 : out->n_open + n;
 }
 
-/* Until there is room for PIPE_BUF bytes. False: interrupted, and nobody has read for as long as is waited then. */
+/* Until there is room for PIPE_BUF bytes. False: interrupted, and nothing was read within the grace time. */
 static bool wait_for_room(pf_out *out)
 {
     enum { LOOK_AGAIN_MS = 100 };
@@ -42,14 +42,14 @@ static bool write_all(pf_out *out, const char *bytes, size_t n)
             break;
         }
         const ssize_t written = write(STDOUT_FILENO, bytes, told && n > PIPE_BUF ? PIPE_BUF : n);
-        is_full = written < 0 && errno == EAGAIN; /* whoever shares it has set it not to block */
+        is_full = written < 0 && errno == EAGAIN; /* another process that shares it made it non-blocking */
         if (is_full || (written < 0 && errno == EINTR)) continue;
         if (written < 0) {
             out->error = errno;
             break;
         }
         count_open_line(out, bytes, (size_t)written);
-        out->stop.until_ns = 0; /* somebody reads: the wait begins anew */
+        out->stop.until_ns = 0; /* the pipe is being read: the wait begins again */
         bytes += written;
         n -= (size_t)written;
     }
@@ -94,7 +94,7 @@ bool pf_out_print(pf_out *out, const char *format, ...)
     return written;
 }
 
-/* Where nobody else has written behind it. A pipe keeps what it was given. */
+/* Unless another process has written behind it. A pipe keeps what was written. */
 static void take_back_open_line(const pf_out *out)
 {
     struct stat file;
@@ -110,7 +110,7 @@ int pf_out_finish(pf_out *out, int status)
     if (!out->error && close(STDOUT_FILENO) != 0 && errno != EBADF) out->error = errno;
     if (!out->error) return status;
     if (out->error == EINTR) {
-        pf_out_say("pilotfish: interrupted while nobody read standard output");
+        pf_out_say("pilotfish: interrupted while standard output was not read");
         return PF_EXIT_INTERRUPTED;
     }
     pf_out_fail("cannot write to standard output: %s", strerror(out->error));

@@ -2,7 +2,7 @@
  * What reaches the caller: bytes on standard output, checked; sentences on standard error.
  *
  * A write that fails (a full disk, a closed pipe) is remembered, later writes are dropped, and pf_out_finish makes
- * it one sentence and exit status 1. So is one that nobody reads for a second after an interrupt; the status is 130 then.
+ * it one sentence and exit status 1. So is output that is not read within a second of an interrupt; the status is 130 then.
  */
 #ifndef PF_CLI_OUTPUT_H
 #define PF_CLI_OUTPUT_H

@@ -22,7 +22,7 @@ void pf_progress_update(void *progress, size_t done, size_t total);
 /* Wipe this bar, if it is the one that is drawn. */
 void pf_progress_end(pf_progress *progress);
 
-/* Wipe whichever bar is drawn, before a sentence takes its place: the next update draws it anew. Async-signal-safe. */
+/* Wipe whichever bar is drawn, before a sentence takes its place: the next update draws it again. Async-signal-safe. */
 void pf_progress_wipe(void);
 
 #endif

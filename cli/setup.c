@@ -214,14 +214,15 @@ static pf_status make_session(const pf_setup *setup, bool with_drafter, pf_sessi
     return pf_session_create(&make, out, error);
 }
 
-/* A longer proposal than a peer knows is cut, and a bench would call it by a length that it has not. */
-static pf_status check_length(const pf_options *options, bool compares, const char *who, int32_t most, pf_error *error)
+/* A proposal longer than a peer takes is cut; a bench would then report a length that was not used. */
+static pf_status check_length(const pf_options *options, bool compares, const char *takes, int32_t most,
+                              pf_error *error)
 {
     if (options->draft_len <= most) return PF_OK;
     if (compares)
-        return pf_fail(error, PF_INVALID, "%s proposals of at most %d tokens, --draft-len is %d", who, most,
+        return pf_fail(error, PF_INVALID, "%s proposals of at most %d tokens, --draft-len is %d", takes, most,
                        options->draft_len);
-    pf_out_say("pilotfish: warning: %s proposals of at most %d tokens: --draft-len %d is cut to that", who, most,
+    pf_out_say("pilotfish: warning: %s proposals of at most %d tokens: --draft-len %d is cut to that", takes, most,
                options->draft_len);
     return PF_OK;
 }

@@ -1,4 +1,4 @@
-/* pf_quantize: a model directory written anew in another format, on a team of its own. */
+/* pf_quantize: a model directory rewritten in another format, on a team of its own. */
 #include "base/team.h"
 #include "base/topology.h"
 #include "engine/engine.h"

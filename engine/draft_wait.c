@@ -1,10 +1,10 @@
 #include "engine/draft_wait.h"
 
 static const double SMOOTHING = 1.0 / 8.0;
-static const double DECAY = 15.0 / 16.0; /* of the weight of a round with a proposal */
-static const double OUTLIER = 4.0;       /* a target that was stopped says nothing about its verifications; */
-static const double UNDONE = 8.0;        /* where it was in the first ones, those behind them do */
-static const double HOUR_NS = 3600e9;    /* is more than any: a larger number is a clock's mistake */
+static const double DECAY = 15.0 / 16.0; /* of the weight of older rounds with a proposal */
+static const double OUTLIER = 4.0;       /* larger samples are clamped: the target was stopped meanwhile */
+static const double UNDONE = 8.0;     /* a mean this many times a sample is replaced: the first samples were outliers */
+static const double HOUR_NS = 3600e9; /* the longest plausible verification */
 
 static double least(double a, double b)
 {
@@ -32,7 +32,7 @@ static uint64_t limit_ns(const pf_draft_wait *p)
     return worth > PF_DRAFT_WAIT_FLOOR_NS ? worth : PF_DRAFT_WAIT_FLOOR_NS;
 }
 
-/* What a token takes without a drafter. Until a round had none, what a round takes is the best that is known. */
+/* Time of a token without a drafter; until a round had none, the time of any round. */
 static double plain_ns(const pf_draft_wait *p)
 {
     return p->plain_ns > 0.0 ? p->plain_ns : (double)p->verify_ns;
@@ -44,7 +44,7 @@ static bool pays(const pf_draft_wait *p)
     return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 
-/* After a wait in vain, or one that would be: not before it is a share of the time that small. */
+/* The next probe comes once waited_ns is 1 / PF_DRAFT_WAIT_SHARE of the time. */
 static void put_off_probe(pf_draft_wait *p, uint64_t now_ns, uint64_t waited_ns)
 {
     p->probe_ns = now_ns + PF_DRAFT_WAIT_SHARE * waited_ns;
@@ -68,12 +68,12 @@ void pf_draft_wait_answered(pf_draft_wait *p, uint64_t round, uint64_t now_ns)
 {
     const uint64_t asked_ns = p->asked_ns[round % PF_DRAFT_WAIT_ROUNDS];
     if (p->asked_round[round % PF_DRAFT_WAIT_ROUNDS] != round) return;
-    if (now_ns - asked_ns > limit_ns(p)) { /* nor would a probe get it sooner */
+    if (now_ns - asked_ns > limit_ns(p)) { /* a probe would time out, too */
         put_off_probe(p, now_ns, limit_ns(p));
         return;
     }
     p->keeps_up = true;
-    /* A stale one came since the last look, at the request before the last: that it came late is for waiting to show. */
+    /* A stale one arrived after the request before the last, when the queue was last read: that is the earliest time. */
     const uint64_t came_ns = round == p->last_round ? now_ns : p->looked_ns;
     p->latency_ns = smooth(p->latency_ns, came_ns > asked_ns ? (double)(came_ns - asked_ns) : 0.0);
 }

@@ -1,19 +1,19 @@
 /*
- * Patience: how long an engine waits for a far drafter's proposal, and whether at all (DESIGN, invariant 6).
+ * Draft wait policy: how long an engine waits for a far drafter's proposal, and whether it waits at all.
  *
  *      limit = max(PF_DRAFT_WAIT_FLOOR_NS, PF_DRAFT_WAIT_VERIFY_FACTOR * a recent verification)
  *      pays    if latency + verification of a proposal < tokens that it commits * verification of none
  *
- * A round waits for no longer than an answer can be worth. One that does not come in time is not waited for again until an
- * answer, even a stale one, shows that the drafter keeps up, or for so long that waits in vain take no more than 1 part in
- * PF_DRAFT_WAIT_SHARE: so a stalled drafter costs one wait, and a slow one nearly nothing.
+ * A round waits no longer than a proposal can be worth. After a timeout the engine does not wait for the drafter until an
+ * answer, even a stale one, shows that it keeps up, or until the failed waits are at most 1 part in PF_DRAFT_WAIT_SHARE of the
+ * time. A stalled drafter thus costs one wait, and a slow one nearly nothing.
  *
- * Nor is one waited for that keeps up and does not pay, where its answers take longer than the floor: a near one is asked
- * whatever it brings, so that what is measured of a pair is measured of every round. All four are means over the latest
- * rounds. They stay known while it is not waited for: its answers show the latency, and how much of them would have been
- * kept is seen in hindsight, when the text has come as far.
+ * A drafter that keeps up but does not pay is not waited for either, if its answers take longer than the floor; a faster one
+ * is always asked, so that a measurement of a pair covers every round. All four figures are means over the latest rounds. They
+ * stay current while the engine does not wait: answers show the latency, and once the text has reached that point it shows how
+ * much of a late proposal would have been kept.
  *
- * Pure: no clock of its own. Threads: one at a time.
+ * Pure: the caller passes the time. Threads: one at a time.
  */
 #ifndef PF_ENGINE_DRAFT_WAIT_H
 #define PF_ENGINE_DRAFT_WAIT_H
@@ -22,16 +22,16 @@
 #include <stdint.h>
 
 enum {
-    /* A drafter that keeps up answers in single milliseconds, but two processes on two busy cores lose whole time
-     * slices to each other: below this a wait says more about the scheduler than about the drafter. */
+    /* A drafter that keeps up answers within milliseconds, but two processes on two busy cores lose whole time slices to
+     * each other: a shorter wait measures the scheduler, not the drafter. */
     PF_DRAFT_WAIT_FLOOR_NS = 20 * 1000 * 1000,
-    /* A wait of this many verifications is the most that any acceptance rate could repay at common draft lengths. */
+    /* No acceptance rate repays a longer wait than this many verifications at common draft lengths. */
     PF_DRAFT_WAIT_VERIFY_FACTOR = 4,
-    /* A floor's wait in a second. */
+    /* One wait of the floor each second. */
     PF_DRAFT_WAIT_SHARE = 50,
-    /* Tokens of advance: what waits may lose until it is believed that they do not pay. */
+    /* Tokens that waits may lose before they are taken not to pay. */
     PF_DRAFT_WAIT_CREDIT = 4,
-    PF_DRAFT_WAIT_ROUNDS = 64, /* rounds back that an answer's latency can still be told */
+    PF_DRAFT_WAIT_ROUNDS = 64, /* rounds whose answers still count for the latency */
 };
 
 /* For one sequence, or one engine that runs one at a time. Times are pf_now_ns or any other steady clock's. */
@@ -50,20 +50,20 @@ typedef struct {
 
 void pf_draft_wait_init(pf_draft_wait *draft_wait);
 
-/* The request for `round`'s proposal (the verdict of the round before) leaves now; how long to wait for it: the
- * limit, or 0: take what has come, decode on plainly. */
+/* The request for `round`'s proposal (the verdict of the round before) leaves now. Returns how long to wait for it:
+ * the limit, or 0: take what has arrived and decode plainly otherwise. */
 uint64_t pf_draft_wait_asked(pf_draft_wait *draft_wait, uint64_t round, uint64_t now_ns);
 
-/* The proposal of `round` has come, in time or stale: below the limit, the peer keeps up. */
+/* The proposal of `round` has arrived, in time or stale. With a latency below the limit the peer keeps up. */
 void pf_draft_wait_answered(pf_draft_wait *draft_wait, uint64_t round, uint64_t now_ns);
 
-/* The wait has passed without an answer: the peer is not waited for until it shows that it is back. */
+/* The wait timed out: the engine does not wait for the peer until an answer shows that it is back. */
 void pf_draft_wait_timed_out(pf_draft_wait *draft_wait, uint64_t now_ns);
 
-/* The round's verification took that long and committed n_tokens, of a proposal or without one. */
+/* A round's verification took verify_ns and committed n_tokens, with a proposal or without one. */
 void pf_draft_wait_verified(pf_draft_wait *draft_wait, uint64_t verify_ns, bool proposed, int32_t n_tokens);
 
-/* A proposal that came too late would have committed n_tokens. */
+/* A late proposal would have committed n_tokens. */
 void pf_draft_wait_in_hindsight(pf_draft_wait *draft_wait, int32_t n_tokens);
 
 #endif

@@ -142,10 +142,10 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
                           error);
 }
 
-/* So much of the memory is nobody else's any more. */
+/* Take bytes from the memory that is left. */
 static void hold(pf_topology *machine, size_t bytes)
 {
-    if (machine->memory_bytes > 0) /* 0: who knows */
+    if (machine->memory_bytes > 0) /* 0: unknown */
         machine->memory_bytes = machine->memory_bytes > bytes ? machine->memory_bytes - bytes : 1;
 }
 
@@ -338,7 +338,7 @@ static const pf_served_role not_served = { 0 };
 pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *given, const pf_served_role *served,
                                   pf_peer **out, pf_error *error)
 {
-    if (engine->words.head == PF_HEAD_SCREENED) /* nearly always the same token: its text would be nobody's */
+    if (engine->words.head == PF_HEAD_SCREENED) /* its logits are approximate, so the text would be wrong */
         return pf_fail(error, PF_INVALID,
                        "%s: its head is screened, as a draft's may be; a verifier's must be full or bounded",
                        engine->info.model_id);

@@ -1,12 +1,11 @@
 /*
- * The generation loop: a verifier disposes, a drafter proposes, and neither is known to be near or far.
+ * The generation loop: a drafter proposes tokens, a verifier decides; either may be in this process or across the wire.
  *
  *      open ---> verdict 0 ---> [ proposal ---> verdict ] ... ---> close
  *
- * Keeps true: the committed tokens are the verifier's alone; a drafter that is late, gone or wrong costs at most the
- * patience that engine/draft_wait.h grants it, and the round is decoded plainly. Nothing is allocated between the first
- * token and the last.
- * Does not do: several requests at once (one session, one sequence).
+ * Invariants: the verifier alone decides the committed tokens. A drafter that is late, gone or wrong costs at most the wait
+ * that engine/draft_wait.h allows, and the round is decoded plainly. Nothing is allocated between the first token and the
+ * last. A session runs one request at a time.
  */
 #include "engine/generation.h"
 
@@ -42,8 +41,8 @@ static bool is_stop_token(const pf_request *request, int32_t token)
     return false;
 }
 
-/* Take a verdict's tokens one by one, as far as the request goes. Returns how many were kept; *finish says why no more
- * are wanted, PF_FINISH_NONE that they are. */
+/* Commits a verdict's tokens until the request ends. Returns how many were kept; *finish is the reason to end, or
+ * PF_FINISH_NONE. */
 static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
 {
     pf_session *s = r->session;
@@ -151,7 +150,7 @@ static pf_method resolve_method(const pf_request *q)
     return q->method ? q->method : PF_METHOD_REJECTION;
 }
 
-/* A drafter need not: of one that refuses the sequence nothing comes, and whatever another proposes costs speed alone. */
+/* The drafter is not asked: if it does not support the method it refuses the sequence, which costs speed only. */
 static pf_status check_method(const pf_session *s, pf_method method, pf_error *error)
 {
     static const char *const names[] = { "", "greedy", "rejection", "block", "coupled" };

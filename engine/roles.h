@@ -6,8 +6,8 @@
 
 typedef struct {
     uint64_t seed;     /* what the role draws from where a request brings no seed of its own, as on the wire; from the
-                          system's entropy when strangers are served, 0 in this process, where requests bring theirs */
-    uint64_t grace_ns; /* how long it goes on once told to stop */
+                          system's entropy when remote clients are served, 0 in this process, where requests bring theirs */
+    uint64_t grace_ns; /* how long it continues after a stop request */
 } pf_served_role;
 
 /* Otherwise as the public ones; options may be NULL. */
@@ -19,7 +19,7 @@ PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_op
 /* Once the role's peer is destroyed: the engine may play another. */
 void pf_engine_give_role_back(pf_engine *engine);
 
-/* What is left of the machine's memory or the container's beside the engine and its role; 0: nobody knows. */
+/* What is left of the machine's memory or the container's beside the engine and its role; 0: unknown. */
 size_t pf_engine_memory_left(const pf_engine *engine);
 
 #endif

@@ -36,7 +36,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .tokens = r->session->committed,
         .sampling = q->sampling,
         .method = r->method,
-        .max_draft = longest > 0 ? longest : 1, /* of a verifier that judges none, nobody is asked for any */
+        .max_draft = longest > 0 ? longest : 1, /* a verifier that takes no proposal: the drafter is not asked */
         .adaptive_draft = q->draft_len == 0,
         .trees = r->session->verifier_info.judges_trees && r->method == PF_METHOD_GREEDY,
         .max_declared = pf_run_max_declared(r),

@@ -37,7 +37,7 @@ struct pf_session {
     uint64_t lost_ns;          /* the last of them; 0: none yet */
     bool drafter_is_known;     /* what it says of itself has been looked at */
     bool drafter_is_unfit;     /* its vocabulary does not fit: it is not asked */
-    uint32_t told; /* of a refusal or of nonsense: bits by pf_status, of which kinds a warning has been given */
+    uint32_t told;             /* kinds of refusals and protocol violations already warned of: bits by pf_status */
 };
 
 /* A proposal that came too late, kept until the text has come as far as it went. */
@@ -119,7 +119,7 @@ void pf_run_count_answer(pf_run *run, const pf_batch *answer, bool far, uint64_t
 
 bool pf_run_is_cancelled(const pf_run *run);
 
-enum { PF_RUN_CANCEL_POLL_NS = 50 * 1000 * 1000 }; /* how soon who waits for a far peer notices that it is */
+enum { PF_RUN_CANCEL_POLL_NS = 50 * 1000 * 1000 }; /* how often a wait for a far peer checks for cancellation */
 
 /* ---- run_verifier.c ----------------------------------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /*
- * A round at the verifier: its proposal there, its verdict back.
+ * A round at the verifier: sends the proposal and waits for the verdict.
  *
- * Keeps true: a far verifier may be restarted at any moment. Whatever it knew is then gone; the sequence is opened again
- * with all that is committed, and the round has no proposal. How long it may be away or silent is bounded, how long it may
- * compute is not.
+ * A far verifier may restart at any time and then knows nothing: the sequence is opened again with all committed tokens, and
+ * the round has no proposal. The time that a verifier may be unreachable or silent is bounded; the time that it computes is
+ * not.
  */
 #include "engine/run.h"
 
@@ -29,14 +29,14 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* Whatever it knew is gone with it. */
+/* It lost its state, too. */
 static void verifier_lost(pf_run *r)
 {
     pf_stream_owner_lost(r->session->to_verifier);
     pf_peer_why(r->session->options.verifier, &r->verifier_trouble);
 }
 
-/* One that only comes back to vanish gets no more time than one that stays away. */
+/* A verifier that keeps reconnecting and failing gets no more time than one that stays away. */
 pf_status pf_run_reach_verifier(pf_run *r)
 {
     const uint64_t limit_ns = r->session->options.return_limit_ns,
@@ -125,7 +125,7 @@ static pf_status give_up_or_pause(const pf_run *r, int32_t n_losses)
     return PF_OK;
 }
 
-/* It is at work still: on the prompt, where nothing is committed behind that yet. */
+/* The verifier is still working: on the prompt, if nothing is committed after it yet. */
 static void report_prompt(const pf_run *r)
 {
     const pf_request *q = r->request;
@@ -133,8 +133,8 @@ static void report_prompt(const pf_run *r)
     if (q->on_prompt && backlog >= 0 && r->result->n_tokens == 0) q->on_prompt(q->user, q->n_prompt - backlog);
 }
 
-/* Whatever it says shows that it is at work, as long as that may take. Silence is counted in looks, and not by the clock:
- * this process may have been stopped meanwhile, with the answer already here. Who loses the sequence has said nothing by it. */
+/* Any answer shows that the verifier is working, however long that takes. Silence is counted in polls, not by the clock: this
+ * process may have been stopped meanwhile with the answer already received. A lost sequence does not count as an answer. */
 pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf_verdict **out)
 {
     pf_session *s = r->session;

@@ -348,8 +348,8 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void (*warn)(void *user, const char *sentence);
     void *user;                             /* of both */
-    void (*writing)(const char *directory); /* a temporary directory is being written; NULL: no longer. For who must
-                                               remove it where the process is killed */
+    void (*writing)(const char *directory); /* a temporary directory is being written; NULL: no longer. A signal handler
+                                               may have to remove it */
 } pf_quantize_options;
 
 typedef struct {
@@ -357,7 +357,7 @@ typedef struct {
     int32_t n_tensors;
 } pf_quantize_result;
 
-/* Write the model directory anew, its weights rounded to another format; `output` appears whole or not at all. *result may be
+/* Rewrite the model directory with its weights rounded to another format; `output` appears whole or not at all. *result may be
  * NULL.
  * PF_INVALID: dtype is missing or not one that files hold; output exists.  PF_CANCELLED.  Else as pf_engine_open, and
  * PF_UNAVAILABLE where the output cannot be written. */

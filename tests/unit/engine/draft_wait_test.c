@@ -1,4 +1,4 @@
-/* Patience with a drafter, by a clock that the test winds. */
+/* Draft wait policy with a drafter, by a clock that the test winds. */
 #include "engine/draft_wait.h"
 #include "tests/support/test.h"
 

@@ -15,7 +15,7 @@
 #include "tests/support/tiny_model.h"
 
 /* Protobuf's strings are UTF-8: of a ModelInfo with another one nothing is read. */
-static void a_model_is_called_after_its_directory_in_utf8(void **state)
+static void the_model_id_is_the_directory_name_in_utf8(void **state)
 {
     (void)state;
     char model[PF_TINY_PATH], longest[128 + 1] = "", link[PF_TEMP_PATH_BYTES];
@@ -48,7 +48,7 @@ static void a_model_is_called_after_its_directory_in_utf8(void **state)
 
 static const pf_engine_options PLAIN = { .size = sizeof(pf_engine_options), .n_threads = 1 };
 
-static void what_was_asked_for_is_told_and_no_more_held(void **state)
+static void info_states_the_options_and_memory_matches_them(void **state)
 {
     (void)state;
     char model[PF_TINY_PATH];
@@ -148,7 +148,7 @@ static void an_option_out_of_range_is_refused_by_its_name(void **state)
     pf_tiny_model_remove(model);
 }
 
-static void a_tokenizer_that_is_not_known_is_told_of_and_ids_alone_will_do(void **state)
+static void an_unsupported_tokenizer_is_reported_and_ids_work(void **state)
 {
     (void)state;
     char model[PF_TINY_PATH], path[PF_TINY_PATH + 32];
@@ -205,7 +205,7 @@ static void a_screened_head_makes_a_drafter_and_no_verifier(void **state)
 }
 
 /* At least as long as a larger model's would be. */
-static void roles_take_the_time_that_they_simulate(void **state)
+static void roles_take_at_least_the_simulated_time(void **state)
 {
     (void)state;
     const uint64_t step_ns = 2 * 1000 * 1000;
@@ -242,8 +242,8 @@ static void roles_take_the_time_that_they_simulate(void **state)
     pf_engine_close(target);
 }
 
-/* What a served verifier judges by is its secret, where a stranger's request has no seed. */
-static void a_served_verifiers_seed_is_its_own(void **state)
+/* A served verifier draws from its own secret seed where a remote request has none. */
+static void a_served_verifier_uses_its_own_seed(void **state)
 {
     (void)state;
     static const int32_t prompt[] = { 1, 2, 3 };
@@ -277,7 +277,7 @@ static void a_served_verifiers_seed_is_its_own(void **state)
     pf_engine_close(engine);
 }
 
-static bool told_nobody(void *user, const char *address)
+static bool refuse_to_serve(void *user, const char *address)
 {
     (void)address;
     return ++*(int *)user < 0;
@@ -292,7 +292,7 @@ static void serving_gives_the_role_back_however_it_ends(void **state)
     int n_ready = 0;
     pf_error error;
     pf_serve_options serve = {
-        .size = sizeof(pf_serve_options), .role = PF_ROLE_VERIFIER, .ready = told_nobody, .user = &n_ready
+        .size = sizeof(pf_serve_options), .role = PF_ROLE_VERIFIER, .ready = refuse_to_serve, .user = &n_ready
     };
     serve.address = "unix:/nowhere/at/all.sock";
     assert_status(pf_engine_serve(engine, &serve, &error), PF_UNAVAILABLE);
@@ -314,14 +314,14 @@ static void serving_gives_the_role_back_however_it_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_is_called_after_its_directory_in_utf8),
-        cmocka_unit_test(what_was_asked_for_is_told_and_no_more_held),
+        cmocka_unit_test(the_model_id_is_the_directory_name_in_utf8),
+        cmocka_unit_test(info_states_the_options_and_memory_matches_them),
         cmocka_unit_test(an_address_to_connect_to_has_a_port),
         cmocka_unit_test(an_option_out_of_range_is_refused_by_its_name),
-        cmocka_unit_test(a_tokenizer_that_is_not_known_is_told_of_and_ids_alone_will_do),
+        cmocka_unit_test(an_unsupported_tokenizer_is_reported_and_ids_work),
         cmocka_unit_test(a_screened_head_makes_a_drafter_and_no_verifier),
-        cmocka_unit_test(roles_take_the_time_that_they_simulate),
-        cmocka_unit_test(a_served_verifiers_seed_is_its_own),
+        cmocka_unit_test(roles_take_at_least_the_simulated_time),
+        cmocka_unit_test(a_served_verifier_uses_its_own_seed),
         cmocka_unit_test(serving_gives_the_role_back_however_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void
     assert_int_equal(p->n_warnings, 1);
 }
 
-/* Who is back has forgotten the sequence: it is told all of it at once, and not only when it asks. */
+/* A drafter that returns has lost the sequence: it gets all of it at once, without a prefix request. */
 static void a_drafter_that_returns_costs_no_round_more_than_it_was_away(void **state)
 {
     pair *p = *state;
@@ -165,7 +165,7 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     pf_session_destroy(session);
 }
 
-static void what_peers_are_told_of_a_request(void **state)
+static void opens_carry_the_parameters_of_the_request(void **state)
 {
     pair *p = *state;
     generated out;
@@ -177,7 +177,7 @@ static void what_peers_are_told_of_a_request(void **state)
         bool judges_chains;
         pf_method expected;
         bool trees, declares;
-        uint64_t seed; /* that strangers get: of shared noise alone */
+        uint64_t seed; /* that far peers get: with shared noise only */
     } cases[] = {
         { 0, 0.0f, 0, false, PF_METHOD_GREEDY, true, false, 0 },
         { 0, 0.0f, 4, true, PF_METHOD_GREEDY, false, false, 0 },
@@ -359,7 +359,7 @@ static void a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal(vo
     pf_session_destroy(session);
 }
 
-static void no_more_is_drafted_than_the_verifier_takes(void **state)
+static void proposals_are_no_longer_than_the_verifier_takes(void **state)
 {
     pair *p = *state;
     generated drafted;
@@ -381,7 +381,7 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     assert_int_equal(drafter.open.sequence, 0); /* nor is anybody asked */
 }
 
-static void no_more_is_declared_than_either_peer_speaks_of(void **state)
+static void draft_distributions_are_no_larger_than_either_peer_supports(void **state)
 {
     pair *p = *state;
     generated out;
@@ -449,7 +449,7 @@ static unreliable_peer endless_peer_of(const pair *p)
     return u;
 }
 
-static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **state)
+static void reading_late_answers_of_a_flooding_drafter_is_bounded(void **state)
 {
     pair *p = *state;
     generated drafted;
@@ -461,7 +461,7 @@ static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **sta
 }
 
 /* 2 ms each. */
-static void answers_that_take_long_to_read_are_not_heard_for_long(void **state)
+static void reading_slow_late_answers_is_bounded_in_time(void **state)
 {
     pair *p = *state;
     generated drafted;
@@ -509,7 +509,7 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
 }
 
 /* Not for as long as it has draft_wait, which is 160 ms here and seconds with a slow target. */
-static void who_is_told_to_end_does_not_wait_for_a_far_drafter(void **state)
+static void a_cancelled_request_does_not_wait_for_a_far_drafter(void **state)
 {
     pair *p = *state;
     generated out;
@@ -621,7 +621,7 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
     }
 }
 
-static void a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_otherwise(void **state)
+static void a_verifier_has_5_s_to_return_and_60_s_to_answer_by_default(void **state)
 {
     pair *p = *state;
     generated out;
@@ -642,7 +642,7 @@ static void a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_o
     }
 }
 
-static void who_is_told_to_end_waits_for_no_verifier_to_return(void **state)
+static void a_cancelled_request_does_not_wait_for_a_verifier_to_return(void **state)
 {
     pair *p = *state;
     const volatile bool told = true;
@@ -673,7 +673,7 @@ static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **st
     pf_session_destroy(session);
 }
 
-static void a_verifier_that_answers_between_its_absences_has_its_time_anew(void **state)
+static void an_answer_resets_the_return_limit_of_a_verifier(void **state)
 {
     pair *p = *state;
     generated out;
@@ -702,7 +702,7 @@ static void a_verifier_that_was_restarted_between_two_requests_serves_the_second
     pf_session_destroy(session);
 }
 
-/* A request is told to end while its prompt is read: its first token comes when somebody else waits for his. */
+/* A request is cancelled while its prompt is read: its first token arrives while another request waits for its own. */
 static void two_sessions_of_one_peer_take_no_answers_of_each_other(void **state)
 {
     pair *p = *state;
@@ -719,7 +719,8 @@ static void two_sessions_of_one_peer_take_no_answers_of_each_other(void **state)
         pf_error error = { 0 };
         late.cancels = &cancel;
         cancel = false;
-        first.n_prompt = N_PLAIN_PROMPT - wire; /* so that a proposal would be nonsense, and a verdict a token */
+        first.n_prompt =
+            N_PLAIN_PROMPT - wire; /* so that a proposal violates the protocol, and a verdict commits a token */
         assert_status(run(a, &first, &out, &error), PF_CANCELLED);
         assert_int_equal(late.n, 1);
         late.cancels = NULL;
@@ -782,7 +783,7 @@ static void a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_a
     pf_session_destroy(session);
 }
 
-static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
+static void a_stopped_process_does_not_time_out_the_verifier(void **state)
 {
     pair *p = *state;
     generated out;
@@ -833,7 +834,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     }
 }
 
-static void what_a_verifier_will_not_serve_ends_with_its_sentence(void **state)
+static void a_refusal_of_the_verifier_ends_the_request_with_its_sentence(void **state)
 {
     pair *p = *state;
     generated out;
@@ -857,7 +858,7 @@ static void what_a_verifier_will_not_serve_ends_with_its_sentence(void **state)
     }
 }
 
-/* Nobody waits for it to come back. */
+/* A near peer is not waited for. */
 static void a_near_peer_that_takes_nothing_ends_the_request(void **state)
 {
     pair *p = *state;
@@ -907,7 +908,7 @@ static void note_prompt(void *user, int32_t n_read)
 }
 
 /* And of no other: a text that is read again is not its prompt. */
-static void how_much_of_the_prompt_is_read_is_told_at_each_sign_of_life(void **state)
+static void prompt_progress_is_reported_with_each_empty_answer(void **state)
 {
     pair *p = *state;
     generated out;
@@ -969,7 +970,7 @@ static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
     pf_session_destroy(session);
 }
 
-static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
+static void a_text_ends_where_the_verifier_ignores_stop_tokens(void **state)
 {
     pair *p = *state;
     generated plain, out;
@@ -1017,46 +1018,46 @@ int main(void)
         cmocka_unit_test(a_drafter_is_told_what_was_accepted_of_it),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
-        cmocka_unit_test(what_peers_are_told_of_a_request),
+        cmocka_unit_test(opens_carry_the_parameters_of_the_request),
         cmocka_unit_test(a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once),
         cmocka_unit_test(a_drafter_that_comes_late_is_asked_once_what_it_is),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal),
-        cmocka_unit_test(no_more_is_drafted_than_the_verifier_takes),
-        cmocka_unit_test(no_more_is_declared_than_either_peer_speaks_of),
+        cmocka_unit_test(proposals_are_no_longer_than_the_verifier_takes),
+        cmocka_unit_test(draft_distributions_are_no_larger_than_either_peer_supports),
         cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
-        cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),
-        cmocka_unit_test(answers_that_take_long_to_read_are_not_heard_for_long),
+        cmocka_unit_test(reading_late_answers_of_a_flooding_drafter_is_bounded),
+        cmocka_unit_test(reading_slow_late_answers_is_bounded_in_time),
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
-        cmocka_unit_test(who_is_told_to_end_does_not_wait_for_a_far_drafter),
+        cmocka_unit_test(a_cancelled_request_does_not_wait_for_a_far_drafter),
         cmocka_unit_test(an_empty_proposal_is_a_round_without_one),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
         cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
-        cmocka_unit_test(a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_otherwise),
-        cmocka_unit_test(who_is_told_to_end_waits_for_no_verifier_to_return),
+        cmocka_unit_test(a_verifier_has_5_s_to_return_and_60_s_to_answer_by_default),
+        cmocka_unit_test(a_cancelled_request_does_not_wait_for_a_verifier_to_return),
         cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
-        cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
+        cmocka_unit_test(an_answer_resets_the_return_limit_of_a_verifier),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(two_sessions_of_one_peer_take_no_answers_of_each_other),
         cmocka_unit_test(reading_the_prompt_is_no_round),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
         cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),
-        cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
+        cmocka_unit_test(a_stopped_process_does_not_time_out_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
-        cmocka_unit_test(what_a_verifier_will_not_serve_ends_with_its_sentence),
+        cmocka_unit_test(a_refusal_of_the_verifier_ends_the_request_with_its_sentence),
         cmocka_unit_test(a_near_peer_that_takes_nothing_ends_the_request),
         cmocka_unit_test(a_refusal_of_what_was_open_before_refuses_nothing),
-        cmocka_unit_test(how_much_of_the_prompt_is_read_is_told_at_each_sign_of_life),
+        cmocka_unit_test(prompt_progress_is_reported_with_each_empty_answer),
         cmocka_unit_test(a_method_that_the_verifier_does_not_speak_is_refused_by_name),
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
-        cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
+        cmocka_unit_test(a_text_ends_where_the_verifier_ignores_stop_tokens),
     };
     return cmocka_run_group_tests(tests, open_simulated_pair, close_pair);
 }

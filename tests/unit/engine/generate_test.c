@@ -43,7 +43,7 @@ static void coupled_text_is_the_plain_text_of_its_seed(void **state)
     }
 }
 
-static void sampled_text_is_the_seeds(void **state)
+static void sampled_text_depends_on_the_seed_only(void **state)
 {
     pair *p = *state;
     generated out[3];
@@ -104,7 +104,7 @@ static void every_token_is_accounted_for(void **state)
 }
 
 /* Along its longest path, and besides. */
-static void the_tokens_of_a_tree_are_counted_as_what_they_are(void **state)
+static void tree_tokens_are_counted_as_drafted_or_branches(void **state)
 {
     pair *p = *state;
     generated out;
@@ -121,7 +121,7 @@ static void the_tokens_of_a_tree_are_counted_as_what_they_are(void **state)
     assert_int_equal(s->drafted, s->reached[0] + s->reached[1]);
 }
 
-static void what_it_took_is_told(void **state)
+static void the_result_has_the_times(void **state)
 {
     pair *p = *state;
     generated out;
@@ -172,7 +172,7 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
     }
 }
 
-static void a_caller_that_has_enough_gets_no_more(void **state)
+static void a_callback_that_returns_false_ends_the_text(void **state)
 {
     pair *p = *state;
     for (int32_t n = 1; n < 10; n++) {
@@ -204,7 +204,7 @@ static void a_stop_token_is_the_last_and_is_kept(void **state)
 }
 
 /* The text's own end before the caller's, and that before the length. */
-static void of_several_ends_at_one_token_the_first_is_told(void **state)
+static void of_several_reasons_to_end_the_first_is_reported(void **state)
 {
     pair *p = *state;
     const struct {
@@ -250,7 +250,7 @@ static void a_cancelled_request_keeps_what_it_has(void **state)
 }
 
 /* And is not called silent. */
-static void a_near_verifier_that_is_told_to_stop_ends_the_request(void **state)
+static void stopping_a_near_verifier_ends_the_request(void **state)
 {
     (void)state;
     listener l = { .stop_at = 5 };
@@ -313,13 +313,13 @@ static void a_request_may_go_to_every_limit(void **state)
     generate(p, p->verifier, p->drafter, &request, &out);
     assert_same_text(&out, &p->plain);
     request.draft_len++;
-    generate(p, p->verifier, NULL, &request, &out); /* nobody drafts */
+    generate(p, p->verifier, NULL, &request, &out); /* no drafter */
     assert_same_text(&out, &p->plain);
 }
 
 /* ---- what is refused -------------------------------------------------------------------------------------------- */
 
-static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
+static void an_impossible_request_is_refused_with_a_sentence(void **state)
 {
     pair *p = *state;
     static const int32_t beyond[] = { 1, VOCAB };
@@ -450,20 +450,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_the_plain_text_at_every_draft_length),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_its_seed),
-        cmocka_unit_test(sampled_text_is_the_seeds),
+        cmocka_unit_test(sampled_text_depends_on_the_seed_only),
         cmocka_unit_test(every_token_is_accounted_for),
-        cmocka_unit_test(the_tokens_of_a_tree_are_counted_as_what_they_are),
-        cmocka_unit_test(what_it_took_is_told),
+        cmocka_unit_test(tree_tokens_are_counted_as_drafted_or_branches),
+        cmocka_unit_test(the_result_has_the_times),
         cmocka_unit_test(nothing_is_allocated_between_the_first_token_and_the_last),
-        cmocka_unit_test(a_caller_that_has_enough_gets_no_more),
+        cmocka_unit_test(a_callback_that_returns_false_ends_the_text),
         cmocka_unit_test(a_stop_token_is_the_last_and_is_kept),
-        cmocka_unit_test(of_several_ends_at_one_token_the_first_is_told),
+        cmocka_unit_test(of_several_reasons_to_end_the_first_is_reported),
         cmocka_unit_test(a_cancelled_request_keeps_what_it_has),
-        cmocka_unit_test(a_near_verifier_that_is_told_to_stop_ends_the_request),
+        cmocka_unit_test(stopping_a_near_verifier_ends_the_request),
         cmocka_unit_test(a_full_context_ends_the_text),
         cmocka_unit_test(a_verifier_whose_context_is_full_ends_the_text),
         cmocka_unit_test(a_request_may_go_to_every_limit),
-        cmocka_unit_test(a_request_that_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(an_impossible_request_is_refused_with_a_sentence),
         cmocka_unit_test(a_session_without_room_for_a_token_is_refused),
         cmocka_unit_test(two_vocabularies_are_refused_with_both_named),
         cmocka_unit_test(fingerprints_that_differ_in_their_last_byte_are_shown_to_differ),

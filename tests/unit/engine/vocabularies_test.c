@@ -246,7 +246,7 @@ static void equal_fingerprints_compare_nothing_and_exclude_nothing(void **state)
     pair *p = *state;
     differing d;
     const pf_request request = plain_request();
-    open_differing(&d, p, VOCAB, 0, 1); /* every text is another: nobody looks */
+    open_differing(&d, p, VOCAB, 0, 1); /* every token differs, and is not compared */
     d.draft.info.vocab_fingerprint[0] = 1;
     assert_drafts(p, &d, false, &request, &p->plain);
     assert_int_equal(p->n_warnings, 0);

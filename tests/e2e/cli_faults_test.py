@@ -107,7 +107,7 @@ class Interrupts(SlowCase):
                 process = self.pilotfish.start("generate", "--json", "-m", model, "--draft-worker", self.socket("silent"),
                                                "--tokens", "0,5")
                 silent.settimeout(QUICKLY)
-                with silent.accept()[0]:   # it is loaded, and asks who is there
+                with silent.accept()[0]:   # it is loaded, and asks for the service
                     process.send_signal(signal.SIGINT)
                     out, err = process.communicate(timeout=QUICKLY)
                 self.assertEqual(process.returncode, 130, err)
@@ -137,7 +137,7 @@ class Interrupts(SlowCase):
             if out:
                 self.assertIn("read", json.loads(out)["decode"])
 
-    def test_ctrl_c_while_nobody_reads_leaves_whole_json(self):
+    def test_ctrl_c_while_no_process_reads_leaves_whole_json(self):
         process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", "--json",
                                        pipesize=4096)   # less than is written at a time
         begin = read_some(process.stdout, QUICKLY)
@@ -149,7 +149,7 @@ class Interrupts(SlowCase):
         self.assertEqual((process.returncode, err), (130, b""))
         self.assertGreater(len(json.loads(begin + rest)["logits"]), 1)
 
-    def test_ctrl_c_while_nobody_will_ever_read_ends_it(self):
+    def test_ctrl_c_ends_it_when_no_process_will_ever_read(self):
         process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", pipesize=4096)
         read_some(process.stdout, QUICKLY)
         time.sleep(0.3)

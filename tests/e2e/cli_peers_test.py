@@ -65,7 +65,7 @@ class PaddingLine(Line):
 
 
 class FullLine(Line):
-    """The first question is turned away, as by a server with too many calls."""
+    """The first call is refused, as by a server with too many calls."""
 
     n_refused = 0
 
@@ -225,7 +225,7 @@ class Lossless(Case):
         (copy / "config.json").write_text(json.dumps({**config, "eos_token_id": token}))
         return copy
 
-    def test_a_text_ends_where_the_target_ends_it_whoever_drafts(self):
+    def test_a_text_ends_where_the_target_ends_it_with_any_drafter(self):
         tokens = self.generate("-n", 24)["tokens"]
         end = next(t for t in tokens[4:] if tokens.index(t) > 3)
         draft = self.with_end(self.draft, "draft-that-ends", end)
@@ -393,7 +393,7 @@ class Peers(SlowCase):
             tries.append(self.kill_and_replace_worker(expected))
         self.assertLess(tries[-1], 1.0, tries)
 
-    def test_a_worker_that_is_stopped_holds_nobody_up_and_costs_no_token(self):
+    def test_a_stopped_worker_causes_no_delay_and_costs_no_token(self):
         expected = self.plain_text()
         with self.pilotfish.serve("worker", self.draft, self.socket("stopped")) as worker:
             process = self.start_generation(worker.address)
@@ -437,7 +437,7 @@ class Peers(SlowCase):
         self.assertLess(tries[-1], 0.1, tries)
 
     def test_no_worker_there_is_a_warning_and_plain_decoding(self):
-        result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("nobody"), "-p", PROMPT, "-n",
+        result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("unused"), "-p", PROMPT, "-n",
                              "16", "--json")
         self.assertEqual(result.json["tokens"], self.generate("-n", "16")["tokens"])
         self.assertIn("warning", result.err)
@@ -460,7 +460,7 @@ class Peers(SlowCase):
         self.assertEqual(document["tokens"], plain)
         self.assertGreater(line.n_padded, 0)
 
-    def test_a_verifier_that_turns_the_first_question_away_is_asked_again(self):
+    def test_a_verifier_that_refuses_the_first_call_is_asked_again(self):
         with self.pilotfish.serve("verifier", self.target, self.socket("judging")) as verifier:
             line = FullLine(self.root / "full.sock", verifier.address.removeprefix("unix:"))
             document = self.run_json("generate", "--verifier", self.socket("full"), "-d", self.draft, "-p", PROMPT, "-n", 10)
@@ -481,8 +481,8 @@ class Peers(SlowCase):
         self.assertLess(usage.ru_maxrss << 10, 128 << 20)
 
     def test_no_verifier_there_is_a_failure(self):
-        self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,
-                          saying=["nobody.sock"])
+        self.assert_fails("generate", "--verifier", self.socket("unused"), "-d", self.draft, "-p", PROMPT,
+                          saying=["unused.sock"])
 
     def test_a_verifier_runs_on_the_cpu_and_says_that_it_cannot_on_cuda(self):
         with self.pilotfish.serve("verifier", self.target, self.socket("cpu"), "--backend", "cpu") as verifier:

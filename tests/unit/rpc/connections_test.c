@@ -1,4 +1,4 @@
-/* Who goes when others need the place, on socketpairs in a server's stead; time is told by setting it back. */
+/* Which connection is evicted when a place is needed. Socketpairs stand for connections; tests set timestamps back. */
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ typedef struct {
 } fixture;
 
 /* n that are gRPC's, all of them here for long. */
-static void come_to(pf_connections *cs, int *theirs, int n)
+static void add_connections(pf_connections *cs, int *theirs, int n)
 {
     assert_true(pf_connections_begin(cs, n));
     for (int i = 0; i < n; i++) {
@@ -30,21 +30,21 @@ static void come_to(pf_connections *cs, int *theirs, int n)
     }
 }
 
-static void go_from(pf_connections *cs, const int *theirs, int n)
+static void remove_connections(pf_connections *cs, const int *theirs, int n)
 {
     for (int i = 0; i < n; i++) close(theirs[i]);
     while (cs->n > 0) pf_connections_drop(cs, &cs->all[0]);
     pf_connections_end(cs);
 }
 
-static void come(fixture *f)
+static void set_up(fixture *f)
 {
-    come_to(&f->connections, f->theirs, N);
+    add_connections(&f->connections, f->theirs, N);
 }
 
-static void go(fixture *f)
+static void tear_down(fixture *f)
 {
-    go_from(&f->connections, f->theirs, N);
+    remove_connections(&f->connections, f->theirs, N);
 }
 
 /* n calls of one of them begin and are over; for long, or just now. */
@@ -70,11 +70,11 @@ static void assert_cut(const fixture *f, bool first, bool second, bool third, bo
     for (int i = 0; i < N; i++) assert_int_equal(is_cut(f, i), expected[i]);
 }
 
-static void the_most_back_pressured_is_disconnected_until_few_enough_calls_are_kept(void **state)
+static void the_most_back_pressured_connections_are_cut_until_few_enough_calls_are_kept(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     end_calls(&f, 0, 5, true);
     end_calls(&f, 1, 30, true);
     end_calls(&f, 2, 20, true);
@@ -84,18 +84,18 @@ static void the_most_back_pressured_is_disconnected_until_few_enough_calls_are_k
     assert_cut(&f, false, true, false, false);
     struct stat spare;
     assert_int_equal(fstat(f.connections.spare, &spare), 0);
-    assert_false(S_ISSOCK(spare.st_mode)); /* nobody holds it but gRPC */
+    assert_false(S_ISSOCK(spare.st_mode)); /* only gRPC holds it */
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 5),
-                     1); /* who is cut already does not count */
+                     1); /* a cut connection does not count */
     assert_cut(&f, false, true, true, false);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_has_had_no_second_to_read_is_not_cut(void **state)
+static void a_connection_is_not_cut_before_it_has_had_a_second_to_read(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     end_calls(&f, 0, 50, false);
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
     for (int i = 0; i < 50; i++) pf_connections_call_freed(&f.connections, f.connections.all[0].fd);
@@ -106,14 +106,14 @@ static void who_has_had_no_second_to_read_is_not_cut(void **state)
     end_calls(&f, 0, 1, false); /* and none for another */
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 1);
     assert_cut(&f, true, false, false, false);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays(void **state)
+static void a_connection_with_only_ended_calls_is_evicted_and_one_with_live_calls_stays(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < N; i++) pf_connections_call_started(&f.connections, f.connections.all[i].fd, MOST_CALLS);
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, false, false);
@@ -127,16 +127,16 @@ static void who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays
     pf_connections_call_freed(&f.connections, f.connections.all[1].fd); /* it has none, and may go at once */
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, true, true, false);
-    go(&f);
+    tear_down(&f);
 }
 
-/* Those who say nothing before those of gRPC's, and of each the one that is here for longest. Who waits for gRPC is not its
- * own yet, so that nobody would close him. */
-static void the_oldest_makes_room_and_who_is_silent_before_him(void **state)
+/* Silent connections go before those of gRPC, and the oldest of each kind goes first. gRPC does not own a connection yet that
+ * waits for it, and would not close it. */
+static void silent_connections_are_evicted_first_then_the_oldest(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     pf_connections_advance(&f.connections, &f.connections.all[0], PF_CONNECTION_READY);
     pf_connections_advance(&f.connections, &f.connections.all[2], PF_CONNECTION_NEW);
     pf_connections_advance(&f.connections, &f.connections.all[3], PF_CONNECTION_NEW);
@@ -148,50 +148,50 @@ static void the_oldest_makes_room_and_who_is_silent_before_him(void **state)
         (void)pf_connections_make_room(&f.connections);
         assert_cut(&f, expected[i][0], expected[i][1], expected[i][2], expected[i][3]);
     }
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_newcomer_of_grpcs_has_time_to_call(void **state)
+static void a_new_grpc_connection_has_time_to_call(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < N; i++) f.connections.all[i].since_ns = pf_now_ns() + HOUR_NS;
     assert_int_equal(shutdown(f.theirs[0], SHUT_WR), 0); /* gRPC hears of it by itself */
     (void)pf_connections_make_room(&f.connections);
     assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_HANDED_OFF), N);
-    go(&f);
+    tear_down(&f);
 }
 
-static void while_a_call_is_of_an_unknown_connection_nobody_is_idle(void **state)
+static void no_connection_is_idle_while_a_call_has_no_known_connection(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     pf_connections_call_started(&f.connections, -1, MOST_CALLS);
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, false, false);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_has_more_calls_than_are_allowed_is_cut_at_once(void **state)
+static void a_connection_with_too_many_calls_is_cut_at_once(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < MOST_CALLS; i++)
         pf_connections_call_started(&f.connections, f.connections.all[3].fd, MOST_CALLS);
     assert_cut(&f, false, false, false, false);
     pf_connections_call_started(&f.connections, f.connections.all[3].fd, MOST_CALLS);
     assert_cut(&f, false, false, false, true);
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
+static void a_reused_descriptor_is_not_cut(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     end_calls(&f, 0, 9, true);
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -204,19 +204,19 @@ static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
     assert_int_equal(poll(&it, 1, 0), 0);
     close(ends[0]);
     close(ends[1]);
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_number_that_comes_again_is_a_newcomer(void **state)
+static void a_reused_descriptor_is_a_new_connection(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     end_calls(&f, 1, 9, true);
     const int number = f.connections.all[1].fd;
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_int_equal(dup2(ends[0], number), number); /* gRPC has closed it, and it is accepted anew */
+    assert_int_equal(dup2(ends[0], number), number); /* gRPC has closed it, and it is accepted again */
     pf_connections_add(&f.connections, number);
     assert_int_equal(f.connections.n, N);
     const pf_connection *newcomer = pf_connections_find(&f.connections, number);
@@ -225,14 +225,14 @@ static void a_number_that_comes_again_is_a_newcomer(void **state)
     assert_int_equal(newcomer->n_calls + newcomer->n_finished, 0);
     close(ends[0]);
     close(ends[1]);
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken_stays(void **state)
+static void a_new_connection_that_has_disconnected_is_evicted_and_a_silent_one_stays(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < N; i++) {
         pf_connections_advance(&f.connections, &f.connections.all[i], PF_CONNECTION_NEW);
         f.connections.all[i].since_ns = pf_now_ns() + HOUR_NS; /* young, however long this takes */
@@ -245,15 +245,15 @@ static void a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken
     assert_int_equal(pf_connections_make_room(&f.connections), 0);
     assert_int_equal(f.connections.n, N - 1);
     assert_null(pf_connections_find(&f.connections, gone));
-    go(&f);
+    tear_down(&f);
 }
 
 /* What keeps descriptors as few as connections may be: gRPC closes when it comes to it. */
-static void who_was_cut_keeps_his_place_until_he_is_closed(void **state)
+static void a_cut_connection_counts_until_it_is_closed(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < N; i++) assert_true(pf_connections_make_room(&f.connections) > 0);
     assert_cut(&f, true, true, true, true);
     f.connections.counted_ns = 0;
@@ -263,16 +263,16 @@ static void who_was_cut_keeps_his_place_until_he_is_closed(void **state)
     close(f.connections.all[1].fd); /* now it has */
     assert_int_equal(pf_connections_make_room(&f.connections), 0);
     assert_int_equal(f.connections.n, N - 1);
-    go(&f);
+    tear_down(&f);
 }
 
-static void of_many_a_few_are_cut_at_once_and_the_next_when_one_is_closed(void **state)
+static void few_connections_are_cut_at_once_and_the_next_after_a_close(void **state)
 {
     (void)state;
     enum { MANY = 64 };
     pf_connections cs;
     int theirs[MANY];
-    come_to(&cs, theirs, MANY);
+    add_connections(&cs, theirs, MANY);
     for (int i = 0; i < MANY; i++) assert_true(pf_connections_make_room(&cs) > 0);
     const int32_t few = pf_connections_count(&cs, PF_CONNECTION_CLOSING);
     assert_in_range(few, 1, MANY / 2);
@@ -281,37 +281,37 @@ static void of_many_a_few_are_cut_at_once_and_the_next_when_one_is_closed(void *
     assert_int_equal(pf_connections_count(&cs, PF_CONNECTION_CLOSING), few - 1);
     assert_true(pf_connections_make_room(&cs) > 0);
     assert_int_equal(pf_connections_count(&cs, PF_CONNECTION_CLOSING), few);
-    go_from(&cs, theirs, MANY);
+    remove_connections(&cs, theirs, MANY);
 }
 
-static void a_place_that_is_free_already_costs_nobody_his(void **state)
+static void no_connection_is_evicted_while_a_place_is_free(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     close(f.connections.all[3].fd); /* by gRPC, of itself */
     assert_int_equal(pf_connections_make_room(&f.connections), 0);
     assert_int_equal(f.connections.n, N - 1);
     assert_cut(&f, false, false, false, true);
-    go(&f);
+    tear_down(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_most_back_pressured_is_disconnected_until_few_enough_calls_are_kept),
-        cmocka_unit_test(who_has_had_no_second_to_read_is_not_cut),
-        cmocka_unit_test(who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays),
-        cmocka_unit_test(the_oldest_makes_room_and_who_is_silent_before_him),
-        cmocka_unit_test(a_newcomer_of_grpcs_has_time_to_call),
-        cmocka_unit_test(while_a_call_is_of_an_unknown_connection_nobody_is_idle),
-        cmocka_unit_test(who_has_more_calls_than_are_allowed_is_cut_at_once),
-        cmocka_unit_test(a_number_that_is_anothers_by_now_is_left_alone),
-        cmocka_unit_test(a_number_that_comes_again_is_a_newcomer),
-        cmocka_unit_test(a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken_stays),
-        cmocka_unit_test(who_was_cut_keeps_his_place_until_he_is_closed),
-        cmocka_unit_test(of_many_a_few_are_cut_at_once_and_the_next_when_one_is_closed),
-        cmocka_unit_test(a_place_that_is_free_already_costs_nobody_his),
+        cmocka_unit_test(the_most_back_pressured_connections_are_cut_until_few_enough_calls_are_kept),
+        cmocka_unit_test(a_connection_is_not_cut_before_it_has_had_a_second_to_read),
+        cmocka_unit_test(a_connection_with_only_ended_calls_is_evicted_and_one_with_live_calls_stays),
+        cmocka_unit_test(silent_connections_are_evicted_first_then_the_oldest),
+        cmocka_unit_test(a_new_grpc_connection_has_time_to_call),
+        cmocka_unit_test(no_connection_is_idle_while_a_call_has_no_known_connection),
+        cmocka_unit_test(a_connection_with_too_many_calls_is_cut_at_once),
+        cmocka_unit_test(a_reused_descriptor_is_not_cut),
+        cmocka_unit_test(a_reused_descriptor_is_a_new_connection),
+        cmocka_unit_test(a_new_connection_that_has_disconnected_is_evicted_and_a_silent_one_stays),
+        cmocka_unit_test(a_cut_connection_counts_until_it_is_closed),
+        cmocka_unit_test(few_connections_are_cut_at_once_and_the_next_after_a_close),
+        cmocka_unit_test(no_connection_is_evicted_while_a_place_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Many streams on one peer, without a network: who gets which answer. */
+/* Many streams on one peer, without a network: which stream gets which answer. */
 #include <stdbool.h>
 
 #include "base/clock.h"
@@ -210,7 +210,7 @@ static void a_full_table_refuses_and_a_close_in_the_same_batch_makes_room(void *
     pf_dispatch_destroy(f.dispatch);
 }
 
-static void what_cannot_be_served_takes_no_place(void **state)
+static void an_open_that_cannot_be_served_takes_no_slot(void **state)
 {
     (void)state;
     fixture f;
@@ -230,7 +230,7 @@ static void what_cannot_be_served_takes_no_place(void **state)
     assert_int_equal(f.peer.n_opens, 1);
     assert_int_equal(f.peer.opens[0].n_tokens, LONGEST);
 
-    /* Nor does who has been silent for long make way for it. */
+    /* Nor is a long idle sequence evicted for it. */
     collect(&f);
     pf_wait_until(pf_now_ns() + SILENCE_NS);
     pf_open open = { .sequence = 1, .incarnation = 1, .n_tokens = LONGEST + 1 };
@@ -241,7 +241,7 @@ static void what_cannot_be_served_takes_no_place(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
-static void opens_that_cannot_be_served_keep_nobody_out(void **state)
+static void opens_that_cannot_be_served_block_no_other_stream(void **state)
 {
     (void)state;
     fixture f;
@@ -283,7 +283,7 @@ static void a_refused_sequence_is_closed_and_others_stay(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
-/* Two batches before the peer is asked: to it the second opens the sequence anew, and nobody would ever close it. */
+/* Two batches before the peer is asked: to it the second opens the sequence again, and nothing would ever close it. */
 static void a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_
     pf_dispatch_destroy(f.dispatch);
 }
 
-/* Its owner could not know of the refusal yet, and is answered for what he said last. */
+/* Its owner could not know of the refusal yet, and is answered for what it said last. */
 static void a_refusal_ends_no_later_incarnation(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void a_refusal_ends_no_later_incarnation(void **state)
 }
 
 /* An owner sends a worker the open and the verdict of its prompt together. */
-static void what_is_refused_is_not_asked_for(void **state)
+static void a_refused_sequence_is_not_asked_for(void **state)
 {
     (void)state;
     fixture f;
@@ -370,7 +370,7 @@ static bool is_last(void *user)
     return --((fixture *)user)->looks_left == 0;
 }
 
-static void enough_leaves_the_rest_for_a_later_collect(void **state)
+static void a_collect_that_stops_early_leaves_the_rest_for_a_later_one(void **state)
 {
     (void)state;
     fixture f;
@@ -384,7 +384,7 @@ static void enough_leaves_the_rest_for_a_later_collect(void **state)
     assert_int_equal(f.a.n_batches, 0); /* nothing that a stream is to hear */
     collect(&f);                        /* without another submit */
     assert_int_equal(f.peer.n_busy, 0);
-    /* Behind an answer that somebody hears it is asked too: many prompts give one after the other. */
+    /* Behind an answer that a stream receives it is asked too: many prompts give one after the other. */
     say_open(&f, &f.a, 2);
     pf_proposal proposal = { .sequence = f.peer.opens[1].sequence, .round = 1 };
     f.peer.answer = (pf_batch){ .proposals = &proposal, .n_proposals = 1 };
@@ -435,7 +435,7 @@ static void answer(fixture *f, int i)
     collect(f);
 }
 
-static void a_sequence_of_which_nothing_is_said_makes_way(void **state)
+static void an_idle_sequence_is_evicted(void **state)
 {
     (void)state;
     fixture f;
@@ -452,13 +452,13 @@ static void a_sequence_of_which_nothing_is_said_makes_way(void **state)
     assert_int_equal(f.b.n_refusals, 1);
     assert_int_equal(f.peer.n_closes, 1);
     assert_int_equal(f.peer.closes[0].sequence, f.peer.opens[1].sequence);
-    say_verdict(&f, &f.a, 2); /* who lost it is told to open it again */
+    say_verdict(&f, &f.a, 2); /* the stream that lost it is told to open it again */
     assert_int_equal(f.a.n_prefix_requests, 1);
     assert_int_equal(f.a.prefix_requests[0].sequence, 2);
     pf_dispatch_destroy(f.dispatch);
 }
 
-static void a_sequence_that_waits_for_its_answer_keeps_its_place(void **state)
+static void a_sequence_that_waits_for_its_answer_is_not_evicted(void **state)
 {
     (void)state;
     fixture f;
@@ -478,7 +478,7 @@ static void a_sequence_that_waits_for_its_answer_keeps_its_place(void **state)
 }
 
 /* A peer that is never done, with others' prompts. */
-static void who_waits_for_nothing_is_not_kept_by_what_others_wait_for(void **state)
+static void an_idle_sequence_is_evicted_while_others_wait_for_answers(void **state)
 {
     (void)state;
     fixture f;
@@ -505,7 +505,7 @@ static void who_waits_for_nothing_is_not_kept_by_what_others_wait_for(void **sta
     pf_dispatch_destroy(f.dispatch);
 }
 
-static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
+static void an_invalid_answer_is_refused_and_closed_at_the_peer(void **state)
 {
     (void)state;
     fixture f;
@@ -561,19 +561,19 @@ int main(void)
         cmocka_unit_test(one_answer_for_two_streams_is_split),
         cmocka_unit_test(an_answer_for_the_previous_sequence_of_a_slot_is_dropped),
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
-        cmocka_unit_test(what_cannot_be_served_takes_no_place),
-        cmocka_unit_test(opens_that_cannot_be_served_keep_nobody_out),
+        cmocka_unit_test(an_open_that_cannot_be_served_takes_no_slot),
+        cmocka_unit_test(opens_that_cannot_be_served_block_no_other_stream),
         cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
         cmocka_unit_test(a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer),
         cmocka_unit_test(a_refusal_ends_no_later_incarnation),
-        cmocka_unit_test(what_is_refused_is_not_asked_for),
+        cmocka_unit_test(a_refused_sequence_is_not_asked_for),
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
-        cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
+        cmocka_unit_test(a_collect_that_stops_early_leaves_the_rest_for_a_later_one),
         cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),
-        cmocka_unit_test(a_sequence_of_which_nothing_is_said_makes_way),
-        cmocka_unit_test(a_sequence_that_waits_for_its_answer_keeps_its_place),
-        cmocka_unit_test(who_waits_for_nothing_is_not_kept_by_what_others_wait_for),
-        cmocka_unit_test(what_does_not_fit_is_refused_and_closed_at_the_peer),
+        cmocka_unit_test(an_idle_sequence_is_evicted),
+        cmocka_unit_test(a_sequence_that_waits_for_its_answer_is_not_evicted),
+        cmocka_unit_test(an_idle_sequence_is_evicted_while_others_wait_for_answers),
+        cmocka_unit_test(an_invalid_answer_is_refused_and_closed_at_the_peer),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /*
- * Crowds at the door of a server that has few descriptors: those who say nothing, those who do nothing, those who stay.
+ * Contention for the descriptors of a server that has few: silent, idle and active connections.
  * The server is a process of its own, for its limits are; this one speaks to it in frames, without gRPC.
  */
 #include <poll.h>
@@ -56,11 +56,11 @@ static int serve(pf_server_config config, rlim_t n_files, int ready)
     return status == PF_OK ? 0 : 1;
 }
 
-/* ---- who comes --------------------------------------------------------------------------------------------------- */
+/* ---- clients ----------------------------------------------------------------------------------------------------- */
 
 static const char CHECK[] = "/grpc.health.v1.Health/Check";
 
-/* An empty message, and no more. False: hung up on. */
+/* An empty message, and no more. False: the server has disconnected. */
 static bool push_question(int fd, const char *path)
 {
     return raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, path) &&
@@ -92,7 +92,7 @@ static int idler(void)
     return fd;
 }
 
-static bool is_told(int fd, int within_ms)
+static bool receives_serving(int fd, int within_ms)
 {
     return raw_client_receives(fd, "\0\0\0\0\2\x08\1", 7, within_ms); /* SERVING */
 }
@@ -100,7 +100,7 @@ static bool is_told(int fd, int within_ms)
 static bool is_served(int within_ms)
 {
     const int fd = ask(CHECK);
-    const bool served = is_told(fd, within_ms);
+    const bool served = receives_serving(fd, within_ms);
     close(fd);
     return served;
 }
@@ -111,9 +111,8 @@ static void assert_is_there(int kept)
     assert_true(raw_client_receives(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, LONG_MS));
 }
 
-/* He says something (WINDOW_UPDATE): who is silent for five seconds is asked by a ping whether he is there, and nobody here
- * answers. */
-static void stir(int fd)
+/* Sends a WINDOW_UPDATE: after five silent seconds the server sends a ping, which these clients do not answer. */
+static void push_window_update(int fd)
 {
     assert_true(raw_client_push_frame(fd, 8, 0, 0, "\0\0\0\1", 4));
 }
@@ -123,25 +122,25 @@ static void open_many(int fds[MANY], int (*one)(void))
     for (int i = 0; i < MANY; i++) fds[i] = one();
 }
 
-static void leave(const int fds[MANY])
+static void close_many(const int fds[MANY])
 {
     for (int i = 0; i < MANY; i++) close(fds[i]);
 }
 
-static bool newcomer_is_served(void)
+static bool new_client_is_served(void)
 {
     const int fd = raw_client_dial();
-    const bool served = push_question(fd, CHECK) && is_told(fd, 1000);
+    const bool served = push_question(fd, CHECK) && receives_serving(fd, 1000);
     close(fd);
     return served;
 }
 
-/* A newcomer is served sooner or later: the server may be beginning, calls of others may be ending, who was cut has to be
- * swept up, and who does not speak at once may be hung up on. */
-static void assert_newcomers_are_served(void)
+/* A new client is served sooner or later: the server may be starting, calls of others may be ending, cut connections have to
+ * be closed, and a client that is silent at first may be disconnected. */
+static void assert_new_clients_are_served(void)
 {
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; pf_now_ns() < until_ns; usleep(10 * 1000))
-        if (newcomer_is_served()) return;
+        if (new_client_is_served()) return;
     fail_msg("newcomers are not served");
 }
 
@@ -162,7 +161,7 @@ static pid_t begin(pf_server_config config, rlim_t n_files)
     assert_true(read(ready[0], port, sizeof port) > 1);
     serving_port = (int)strtol(port, NULL, 10); /* 0 of a path */
     close(ready[0]);
-    assert_newcomers_are_served();
+    assert_new_clients_are_served();
     return child;
 }
 
@@ -186,13 +185,13 @@ static void a_server_out_of_descriptors_serves_again_once_some_are_free(void **s
         assert_true(is_served(LONG_MS));
         open_many(fds, watcher); /* all with a call: none can be sent away */
         assert_false(is_served(300));
-        leave(fds);
+        close_many(fds);
     }
     assert_true(is_served(LONG_MS));
     end(server);
 }
 
-static void who_is_silent_or_idle_makes_way(void **state)
+static void silent_and_idle_connections_are_evicted(void **state)
 {
     (void)state;
     int silent[MANY], idle[MANY];
@@ -205,53 +204,53 @@ static void who_is_silent_or_idle_makes_way(void **state)
         assert_true(is_served(LONG_MS));
         open_many(idle, idler);
         assert_true(is_served(LONG_MS));
-        leave(silent);
-        leave(idle);
+        close_many(silent);
+        close_many(idle);
         end(server);
     }
 }
 
-static void who_has_a_call_stays(void **state)
+static void a_connection_with_a_call_stays(void **state)
 {
     (void)state;
     int fds[MANY];
     const pid_t server = begin((pf_server_config){ .max_connections = 20 }, 1000);
     const int kept = watcher();
-    assert_true(is_told(kept, LONG_MS));
+    assert_true(receives_serving(kept, LONG_MS));
     open_many(fds, idler);
     assert_true(is_served(LONG_MS));
     assert_is_there(kept);
-    leave(fds);
+    close_many(fds);
     close(kept);
     end(server);
 }
 
 /* What the server says meanwhile. */
-static int told[2];
+static int log_pipe[2];
 
-static void tell(void *user, const char *sentence)
+static void log_line(void *user, const char *sentence)
 {
     (void)user;
-    (void)!write(told[1], sentence, strlen(sentence) + 1);
+    (void)!write(log_pipe[1], sentence, strlen(sentence) + 1);
 }
 
-static void a_full_house_is_said_once_and_not_with_every_look(void **state)
+static void a_full_server_is_logged_once(void **state)
 {
     (void)state;
     enum { MOST = 4 };
     static const char expected[] = "connections wait to be accepted: 4 are open, none of them idle";
     int fds[MOST];
     char words[4 * sizeof expected];
-    assert_int_equal(pipe(told), 0);
-    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .log = tell }, 1000);
-    for (int i = 0; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
+    assert_int_equal(pipe(log_pipe), 0);
+    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .log = log_line }, 1000);
+    for (int i = 0; i < MOST; i++) assert_true(receives_serving(fds[i] = watcher(), LONG_MS));
     assert_false(is_served(500));
     for (int i = 0; i < MOST; i++) close(fds[i]);
     end(server);
-    close(told[1]);
-    assert_int_equal(read(told[0], words, sizeof words), sizeof expected);
+    close(log_pipe[1]);
+    assert_int_equal(read(log_pipe[0], words, sizeof words), sizeof expected);
     assert_string_equal(words, expected);
-    close(told[0]);
+    close(log_pipe[0]);
 }
 
 /* What half a second costs the server. */
@@ -266,20 +265,20 @@ static uint64_t cpu_of_a_while(pid_t server)
     return (uint64_t)(after.tv_sec - before.tv_sec) * 1000 * MS + (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
 }
 
-static void who_is_waited_for_costs_no_computing(void **state)
+static void waiting_for_a_connection_uses_no_cpu(void **state)
 {
     (void)state;
     enum { MOST = 4 };
     int fds[MOST];
     const pid_t server = begin((pf_server_config){ .max_connections = MOST, .preface_timeout_ns = HOUR_NS }, 1000);
-    for (int i = 1; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
+    for (int i = 1; i < MOST; i++) assert_true(receives_serving(fds[i] = watcher(), LONG_MS));
     fds[0] = mute();
     assert_true(raw_client_push(fds[0], "PRI * HTTP/2.0\r\n", 16)); /* more is to come */
     assert_true(cpu_of_a_while(server) < 100 * MS);
     assert_true(raw_client_push(fds[0], "\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 17));
     assert_true(raw_client_open_stream(fds[0], 1, "/grpc.health.v1.Health/Watch"));
     assert_true(raw_client_push_frame(fds[0], 0, 1, 1, "\0\0\0\0\0", 5));
-    assert_true(is_told(fds[0], LONG_MS));
+    assert_true(receives_serving(fds[0], LONG_MS));
     const int newcomer = mute(); /* at the door of a full house */
     assert_true(cpu_of_a_while(server) < 100 * MS);
     close(newcomer);
@@ -294,12 +293,12 @@ static void contention_from_the_start_reduces_to_one_thread(void **state)
     const pid_t server = begin((pf_server_config){ .max_connections = 0 }, 1000);
     open_many(fds, idler);
     for (int i = 0; i < MANY; i++) assert_true(raw_client_receives(fds[i], "\4\0\0\0\0\0", 6, LONG_MS)); /* SETTINGS */
-    leave(fds);
+    close_many(fds);
     end(server);
 }
 
-/* While nobody else is there, for whose sake the server would look. */
-static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
+/* No other client is there that would make the server look. */
+static void a_silent_connection_is_closed_after_a_timeout(void **state)
 {
     (void)state;
     enum { N = 3 };
@@ -318,8 +317,8 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
     end(server);
 }
 
-/* As after a machine has slept: it is accepted, and its time is up before anybody has looked. */
-static void who_has_spoken_is_heard_though_nobody_listened_in_time(void **state)
+/* As after a machine has slept: it is accepted, and its time is up before the server has looked. */
+static void a_connection_that_has_sent_its_preface_is_served_though_its_timeout_has_passed(void **state)
 {
     (void)state;
     const pid_t server = begin((pf_server_config){ .preface_timeout_ns = 1 }, 1000);
@@ -329,13 +328,13 @@ static void who_has_spoken_is_heard_though_nobody_listened_in_time(void **state)
         assert_int_equal(waitpid(server, &status, WUNTRACED), server);
         const int fd = ask(CHECK);
         assert_int_equal(kill(server, SIGCONT), 0);
-        assert_true(is_told(fd, LONG_MS));
+        assert_true(receives_serving(fd, LONG_MS));
         close(fd);
     }
     end(server);
 }
 
-static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
+static void a_connection_of_another_protocol_is_closed_at_once(void **state)
 {
     (void)state;
     const pid_t server = begin((pf_server_config){ .preface_timeout_ns = HOUR_NS }, 1000);
@@ -346,27 +345,27 @@ static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
     end(server);
 }
 
-static void who_resets_streams_without_end_is_stopped_and_others_go_on(void **state)
+static void a_client_that_resets_streams_without_end_is_cut_and_others_go_on(void **state)
 {
     (void)state;
     const pid_t server = begin((pf_server_config){ .max_streams = 0 }, 1000);
     const int kept = watcher();
-    assert_true(is_told(kept, LONG_MS));
+    assert_true(receives_serving(kept, LONG_MS));
     const int wild = idler();
     assert_true(raw_client_resets_until_refused(wild, 200 * 1000, DRAFT));
     assert_is_there(kept);
-    assert_newcomers_are_served(); /* while he stays, and reads nothing */
+    assert_new_clients_are_served(); /* while it stays, and reads nothing */
     close(wild);
     close(kept);
     end(server);
 }
 
-/* A newcomer who asks whether the server is well hears that too many calls are ending. */
-static bool is_turned_away(void)
+/* A new client that asks for the health of the server is answered that too many calls are ending. */
+static bool is_refused(void)
 {
     static const char why[] = "too many calls are ending";
     const raw_client_bytes answers[] = { { "\0\0\0\0\2\x08\1", 7 }, { why, sizeof why - 1 } };
-    int heard = -1; /* he may be hung up on, as in assert_newcomers_are_served */
+    int heard = -1; /* the server may disconnect, as in assert_new_clients_are_served */
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; heard < 0 && pf_now_ns() < until_ns;) {
         const int fd = raw_client_dial();
         if (push_question(fd, CHECK)) heard = raw_client_receives_one_of(fd, answers, 2, LONG_MS);
@@ -383,7 +382,7 @@ static void await_room(int fd)
     assert_int_equal(poll(&it, 1, LONG_MS), 1);
 }
 
-enum { KEEPING = 64, KEPT = 320 }; /* streams at a time, and before gRPC reads who keeps them no more */
+enum { KEEPING = 64, KEPT = 320 }; /* streams at a time, and before gRPC stops reading their client */
 
 /* So many streams, odd numbers from `first` on, opened or reset. False: not all could be written. */
 static bool push_streams(int fd, uint32_t first, bool open)
@@ -400,31 +399,30 @@ static void await_cut(int fd)
     assert_true(it.revents & POLLHUP);
 }
 
-/* Opens streams and ends them until others are turned away for it, or one of his own has had him cut, reading nothing: what is
- * written to him waits first for SETTINGS to be acknowledged, 1000 at a time, so that KEPT calls are kept before gRPC reads him
- * no more at 10,000. False: he was cut before he kept so many, as one who is not read for so long that he is asked by a ping
- * whether he is there. */
+/* Opens streams and ends them, reading nothing, until other clients are refused or the server cuts this one. Writes to it wait
+ * first for SETTINGS to be acknowledged, 1000 at a time, so that KEPT calls are kept before gRPC stops reading it at 10,000.
+ * False: it was cut before it kept so many, as a client that is not read for so long that the server sends a ping. */
 static bool keep_calls(int fd, const int *others, int n_others)
 {
     enum { SETTINGS = 1000, STEPS = 1000 };
     static uint8_t settings[SETTINGS][9];
     for (int i = 0; i < SETTINGS; i++) settings[i][3] = 4;
     for (uint32_t stream = 1; stream < 2 * KEEPING * STEPS; stream += 2 * KEEPING) {
-        for (int i = 0; i < n_others; i++) stir(others[i]);
+        for (int i = 0; i < n_others; i++) push_window_update(others[i]);
         await_room(fd);
         bool written = raw_client_push(fd, settings, sizeof settings) && push_streams(fd, stream, true);
-        if (is_turned_away()) return true;
+        if (is_refused()) return true;
         await_room(fd);
         written = written && push_streams(fd, stream, false);
         if (written) continue;
         await_cut(fd);
         return stream > 2 * KEPT;
     }
-    fail_msg("who reads nothing keeps nothing");
+    fail_msg("a client that reads nothing keeps no calls");
     return false;
 }
 
-/* One who has kept calls. */
+/* A client that has kept calls. */
 static int keeper(const int *others, int n_others)
 {
     enum { TRIES = 5 };
@@ -433,30 +431,30 @@ static int keeper(const int *others, int n_others)
         if (keep_calls(fd, others, n_others)) return fd;
         close(fd);
     }
-    fail_msg("who reads nothing is cut before he has kept much");
+    fail_msg("a client that reads nothing is cut before it has kept many calls");
     return -1;
 }
 
-/* He says something all the while: no ping that he does not answer ends him before the server does. */
-static void assert_makes_way(int wild)
+/* The client keeps sending, so that no unanswered ping ends it before the server does. */
+static void assert_is_cut(int wild)
 {
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; pf_now_ns() < until_ns; usleep(10 * 1000)) {
         (void)raw_client_push_frame(wild, 8, 0, 0, "\0\0\0\1", 4);
-        if (newcomer_is_served()) return;
+        if (new_client_is_served()) return;
     }
-    fail_msg("who reads nothing keeps newcomers out");
+    fail_msg("a client that reads nothing blocks new clients");
 }
 
-static void calls_whose_answers_are_not_read_make_way(void **state)
+static void calls_whose_answers_are_not_read_are_evicted(void **state)
 {
     (void)state;
     const char *const addresses[] = { NULL, "127.0.0.1:0" }; /* a unix socket, and TCP */
     for (size_t i = 0; i < PF_COUNT(addresses); i++) {
         const pid_t server = begin((pf_server_config){ .address = addresses[i] }, 1000);
         const int others[] = { watcher(), watcher() }; /* the second reads nothing either, and keeps nothing */
-        assert_true(is_told(others[0], LONG_MS));
+        assert_true(receives_serving(others[0], LONG_MS));
         const int wild = keeper(others, 2);
-        assert_makes_way(wild);
+        assert_is_cut(wild);
         for (int k = 0; k < 2; k++) {
             assert_is_there(others[k]);
             close(others[k]);
@@ -506,14 +504,14 @@ static void headers_without_end_cost_their_sender_the_connection(void **state)
     while (n < MOST_STEPS && push_fields(wild, 1, FIELDS)) n++, usleep(1000);
     assert_true(n >= 32 * MESSAGE_BYTES / STEP_BYTES); /* as much as messages on their way may take */
     assert_true(n < MOST_STEPS);
-    assert_true(is_told(kept, LONG_MS));
+    assert_true(receives_serving(kept, LONG_MS));
     assert_is_there(kept);
     close(wild);
     close(kept);
     end(server);
 }
 
-static void headers_that_trail_a_call_are_not_forgiven_by_the_next(void **state)
+static void trailing_headers_of_a_call_still_count_during_the_next(void **state)
 {
     (void)state;
     enum { MESSAGE_BYTES = 64 << 10, FIELDS = 2000, STEP_BYTES = FIELDS * (9 + 256), MOST_CALLS = 100 };
@@ -528,7 +526,7 @@ static void headers_that_trail_a_call_are_not_forgiven_by_the_next(void **state)
         usleep(20000);
     }
     assert_in_range(n, 32 * MESSAGE_BYTES / STEP_BYTES, MOST_CALLS / 2);
-    assert_newcomers_are_served();
+    assert_new_clients_are_served();
     close(wild);
     end(server);
 }
@@ -544,7 +542,7 @@ static void a_call_with_too_much_metadata_is_cut(void **state)
         assert_true(push_fields(fd, 1, much ? 100 : 10));
         assert_true(raw_client_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
         if (much)
-            assert_true(raw_client_is_disconnected(fd, 9000)); /* who answers no ping is so after 10 s */
+            assert_true(raw_client_is_disconnected(fd, 9000)); /* a client that answers no ping is so after 10 s */
         else
             assert_true(raw_client_receives(fd, "application/grpc", 16, LONG_MS));
         close(fd);
@@ -556,19 +554,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_out_of_descriptors_serves_again_once_some_are_free),
-        cmocka_unit_test(who_is_silent_or_idle_makes_way),
-        cmocka_unit_test(who_has_a_call_stays),
-        cmocka_unit_test(a_full_house_is_said_once_and_not_with_every_look),
-        cmocka_unit_test(who_is_waited_for_costs_no_computing),
+        cmocka_unit_test(silent_and_idle_connections_are_evicted),
+        cmocka_unit_test(a_connection_with_a_call_stays),
+        cmocka_unit_test(a_full_server_is_logged_once),
+        cmocka_unit_test(waiting_for_a_connection_uses_no_cpu),
         cmocka_unit_test(contention_from_the_start_reduces_to_one_thread),
-        cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
-        cmocka_unit_test(who_has_spoken_is_heard_though_nobody_listened_in_time),
-        cmocka_unit_test(who_speaks_something_else_is_hung_up_on_at_once),
-        cmocka_unit_test(who_resets_streams_without_end_is_stopped_and_others_go_on),
-        cmocka_unit_test(calls_whose_answers_are_not_read_make_way),
+        cmocka_unit_test(a_silent_connection_is_closed_after_a_timeout),
+        cmocka_unit_test(a_connection_that_has_sent_its_preface_is_served_though_its_timeout_has_passed),
+        cmocka_unit_test(a_connection_of_another_protocol_is_closed_at_once),
+        cmocka_unit_test(a_client_that_resets_streams_without_end_is_cut_and_others_go_on),
+        cmocka_unit_test(calls_whose_answers_are_not_read_are_evicted),
         cmocka_unit_test(a_server_stops_though_a_client_reads_nothing),
         cmocka_unit_test(headers_without_end_cost_their_sender_the_connection),
-        cmocka_unit_test(headers_that_trail_a_call_are_not_forgiven_by_the_next),
+        cmocka_unit_test(trailing_headers_of_a_call_still_count_during_the_next),
         cmocka_unit_test(a_call_with_too_much_metadata_is_cut),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);

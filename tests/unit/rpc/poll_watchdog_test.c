@@ -1,5 +1,5 @@
-/* Who is cut for a poll that does not end: socketpairs, a thread that reads from one of them in gRPC's stead, and a poller that
- * is told its polls and whose CPU time they take. */
+/* Which connection is cut for a poll that does not end: socketpairs, a thread that reads one of them as gRPC would, and a poller
+ * whose polls and CPU time the tests set. */
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ static void *read_on(void *arg)
 }
 
 /* N that are gRPC's and have said much, the poll before the first. */
-static void come(fixture *f, bool reads)
+static void set_up(fixture *f, bool reads)
 {
     static const char much[1000];
     *f = (fixture){ .reads = reads };
@@ -53,7 +53,7 @@ static void come(fixture *f, bool reads)
     if (reads) assert_int_equal(pthread_create(&f->reader, NULL, read_on, f), 0);
 }
 
-static void go(fixture *f)
+static void tear_down(fixture *f)
 {
     if (atomic_exchange(&f->reads, false)) pthread_join(f->reader, NULL);
     for (int i = 0; i < N; i++) close(f->theirs[i]);
@@ -92,124 +92,123 @@ static bool is_cut(const fixture *f, int i)
     return poll(&it, 1, 0) == 1 && (it.revents & POLLHUP);
 }
 
-static void assert_nobody_is_cut(fixture *f)
+static void assert_none_is_cut(fixture *f)
 {
     assert_false(look(f));
     for (int i = 0; i < N; i++) assert_false(is_cut(f, i));
 }
 
-static void who_is_read_while_a_poll_does_not_end_is_cut(void **state)
+static void a_connection_that_is_read_during_an_endless_poll_is_cut(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     begin_poll(&f);
-    assert_nobody_is_cut(&f); /* seen for the first time */
+    assert_none_is_cut(&f); /* seen for the first time */
     compute();
-    bool cut = false; /* the reader may be kept from his core for longer than a look takes */
+    bool cut = false; /* the reader may be kept from its core for longer than a look takes */
     for (const uint64_t until_ns = pf_now_ns() + UINT64_C(60000) * MS; !cut && pf_now_ns() < until_ns;) cut = look(&f);
     assert_true(cut);
     for (int i = 0; i < N; i++) assert_int_equal(is_cut(&f, i), i == READ);
     assert_false(look(&f)); /* once */
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_poll_that_has_computed_little_costs_nobody(void **state)
+static void a_poll_that_has_computed_little_cuts_no_connection(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     compute(); /* before it */
     for (int i = 0; i < 3; i++) {
         begin_poll(&f);
-        for (int twice = 0; twice < 2; twice++) assert_nobody_is_cut(&f);
+        for (int twice = 0; twice < 2; twice++) assert_none_is_cut(&f);
     }
-    go(&f);
+    tear_down(&f);
 }
 
-static void polls_that_end_cost_nobody_however_much_they_compute(void **state)
+static void polls_that_end_cut_no_connection(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     for (int i = 0; i < 3; i++) {
         begin_poll(&f);
-        assert_nobody_is_cut(&f);
+        assert_none_is_cut(&f);
         compute();
     }
-    atomic_store(&f.poller.polls_clock, 0); /* nobody polls now */
-    assert_nobody_is_cut(&f);
-    go(&f);
+    atomic_store(&f.poller.polls_clock, 0); /* no thread polls now */
+    assert_none_is_cut(&f);
+    tear_down(&f);
 }
 
-static void who_was_read_before_is_not_taken_for_who_is_read_now(void **state)
+static void a_connection_that_was_read_before_the_poll_is_not_cut(void **state)
 {
     (void)state;
     char said[500];
     fixture f;
-    come(&f, false);
-    for (int i = 0; i < 2; i++) { /* at first all are looked at, and nobody is read */
+    set_up(&f, false);
+    for (int i = 0; i < 2; i++) { /* at first all are looked at, and none is read */
         begin_poll(&f);
-        assert_nobody_is_cut(&f);
+        assert_none_is_cut(&f);
         compute();
         if (i > 0) assert_int_equal(read(f.ours[READ], said, sizeof said), sizeof said);
-        assert_nobody_is_cut(&f);
+        assert_none_is_cut(&f);
     }
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_is_cut_already_is_not_looked_at(void **state)
+static void a_cut_connection_is_not_checked_again(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     pf_connections_advance(&f.connections, &f.connections.all[READ], PF_CONNECTION_CLOSING);
     begin_poll(&f);
-    assert_nobody_is_cut(&f);
+    assert_none_is_cut(&f);
     compute();
-    assert_nobody_is_cut(&f);
-    go(&f);
+    assert_none_is_cut(&f);
+    tear_down(&f);
 }
 
-/* Its socket is another's by now: nothing is said of it, and nobody waits for it. */
-static void a_number_that_is_anothers_by_now_is_not_taken_for_cut(void **state)
+/* Its descriptor belongs to another socket: it is not reported, and no thread waits for it. */
+static void a_reused_descriptor_is_not_reported_as_cut(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     f.connections.all[READ].inode++;
     begin_poll(&f);
-    assert_nobody_is_cut(&f);
+    assert_none_is_cut(&f);
     compute();
-    for (int i = 0; i < 1000 && f.connections.all[READ].stage == PF_CONNECTION_HANDED_OFF; i++)
-        assert_nobody_is_cut(&f);
+    for (int i = 0; i < 1000 && f.connections.all[READ].stage == PF_CONNECTION_HANDED_OFF; i++) assert_none_is_cut(&f);
     assert_int_equal(f.connections.all[READ].stage, PF_CONNECTION_CLOSING); /* it was found, all the same */
-    go(&f);
+    tear_down(&f);
 }
 
-static void a_watch_that_is_told_to_stop_does_not_look(void **state)
+static void a_stopped_watchdog_does_not_look(void **state)
 {
     (void)state;
     fixture f;
-    come(&f, true);
+    set_up(&f, true);
     begin_poll(&f);
-    assert_nobody_is_cut(&f);
+    assert_none_is_cut(&f);
     compute();
     atomic_store(&f.stop, true);
-    assert_nobody_is_cut(&f);
-    go(&f);
+    assert_none_is_cut(&f);
+    tear_down(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_read_while_a_poll_does_not_end_is_cut),
-        cmocka_unit_test(a_poll_that_has_computed_little_costs_nobody),
-        cmocka_unit_test(polls_that_end_cost_nobody_however_much_they_compute),
-        cmocka_unit_test(who_was_read_before_is_not_taken_for_who_is_read_now),
-        cmocka_unit_test(who_is_cut_already_is_not_looked_at),
-        cmocka_unit_test(a_number_that_is_anothers_by_now_is_not_taken_for_cut),
-        cmocka_unit_test(a_watch_that_is_told_to_stop_does_not_look),
+        cmocka_unit_test(a_connection_that_is_read_during_an_endless_poll_is_cut),
+        cmocka_unit_test(a_poll_that_has_computed_little_cuts_no_connection),
+        cmocka_unit_test(polls_that_end_cut_no_connection),
+        cmocka_unit_test(a_connection_that_was_read_before_the_poll_is_not_cut),
+        cmocka_unit_test(a_cut_connection_is_not_checked_again),
+        cmocka_unit_test(a_reused_descriptor_is_not_reported_as_cut),
+        cmocka_unit_test(a_stopped_watchdog_does_not_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Who polls when: events are put on the queue by hand, and say which thread handled them. */
+/* Which thread polls when: events are put on the queue by hand, and say which thread handled them. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -167,12 +167,12 @@ static void the_back_polls_while_the_front_is_away(void **state)
     assert_true(f->n_looks > 0);
 }
 
-static void the_back_makes_way_at_once(void **state)
+static void the_back_yields_at_once(void **state)
 {
     fixture *f = *state;
     uint64_t least_ns = SECOND;
     for (int i = 1; i <= TRIES && least_ns > 30 * MS; i++) {
-        usleep(2 * FRONT_IDLE_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
+        usleep(2 * FRONT_IDLE_NS / 1000); /* away: the back sleeps in the queue, for 50 ms without a wakeup */
         const uint64_t begin_ns = pf_now_ns();
         pf_poller_wait(&f->poller, 0, begin_ns + 3 * MS);
         post(f);
@@ -260,7 +260,7 @@ static void waiting_costs_no_computing(void **state)
                  (double)back_ns * 1e-6);
 }
 
-static void the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way(void **state)
+static void the_back_polls_on_where_the_front_did_not_wait_for_it_to_yield(void **state)
 {
     fixture *f = *state;
     usleep(2 * FRONT_IDLE_NS / 1000);
@@ -274,7 +274,7 @@ static void the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way(vo
     assert_int_equal(f->n_back, 2);
 }
 
-/* Who looks for a poll that does not end would else take what it computes for one. */
+/* The watchdog would otherwise take the computing for a poll that does not end. */
 static void a_poll_is_sampled_until_its_event_is_handled(void **state)
 {
     fixture *f = *state;
@@ -319,12 +319,12 @@ int main(void)
         TEST(the_back_does_not_wait_to_be_woken_by_a_front_that_comes_and_goes),
         TEST(a_sleeping_front_is_woken_by_the_event),
         TEST(the_back_polls_while_the_front_is_away),
-        TEST(the_back_makes_way_at_once),
+        TEST(the_back_yields_at_once),
         TEST(what_the_back_has_handled_ends_the_next_wait),
         TEST(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
         TEST(a_wait_ends_though_signals_do_not),
         TEST(waiting_costs_no_computing),
-        TEST(the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way),
+        TEST(the_back_polls_on_where_the_front_did_not_wait_for_it_to_yield),
         TEST(a_poll_is_sampled_until_its_event_is_handled),
         TEST(no_event_is_lost_while_front_and_back_take_turns),
     };

@@ -1,5 +1,5 @@
-/* First words, and how many connections are given away that are not read: socketpairs, and a function that notes whom it is
- * given in gRPC's place. */
+/* The first bytes of a connection, and how many unread connections are handed off: socketpairs, and a function that notes what
+ * it is given in place of gRPC. */
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ static void give(void *user, int fd)
     f->given[f->n_given++] = fd;
 }
 
-/* N who have said their preface. */
-static void come(fixture *f)
+/* N connections that have sent their preface. */
+static void set_up(fixture *f)
 {
     *f = (fixture){ .n_given = 0 };
     assert_true(pf_connections_begin(&f->connections, N));
@@ -37,7 +37,7 @@ static void come(fixture *f)
     }
 }
 
-static void go(fixture *f)
+static void tear_down(fixture *f)
 {
     for (int i = 0; i < N; i++) close(f->theirs[i]);
     while (f->connections.n > 0) pf_connections_drop(&f->connections, &f->connections.all[0]);
@@ -54,11 +54,11 @@ static void no_more_are_given_than_are_read_the_oldest_first(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < 3; i++)
         assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0); /* again and again: no more */
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
-    read_from(f.given[5]); /* whichever is read makes way for one */
+    read_from(f.given[5]); /* each that is read admits one */
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++)
@@ -66,27 +66,27 @@ static void no_more_are_given_than_are_read_the_oldest_first(void **state)
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, 2 * PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
-    go(&f);
+    tear_down(&f);
 }
 
 static void all_are_given_in_the_end(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int n_read = 0; pf_preface_hand_off(&f.connections, give, &f) >= 0;)
         while (n_read < f.n_given) read_from(f.given[n_read++]);
     assert_int_equal(f.n_given, N);
     assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_HANDED_OFF), N);
     assert_int_equal(pf_preface_hand_off(&f.connections, give, &f), -1);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_is_gone_is_not_waited_for(void **state)
+static void a_closed_connection_is_not_waited_for(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     read_from(f.given[0]);
     assert_int_equal(shutdown(f.theirs[0], SHUT_WR), 0); /* its end is all there is to be read now */
@@ -94,37 +94,37 @@ static void who_is_gone_is_not_waited_for(void **state)
     read_from(f.given[1]);
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 2);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_hangs_up_before_his_turn_is_dropped(void **state)
+static void a_connection_that_closes_before_its_turn_is_dropped(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < N; i++)
-        if (i % 3 != 0) assert_int_equal(shutdown(f.theirs[i], SHUT_WR), 0); /* as who is gone, over TCP */
+        if (i % 3 != 0) assert_int_equal(shutdown(f.theirs[i], SHUT_WR), 0); /* as a closed connection, over TCP */
     assert_int_equal(pf_preface_hand_off(&f.connections, give, &f), -1);
     assert_int_equal(f.n_given, N / 3);
     assert_int_equal(f.connections.n, N / 3);
     for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_hangs_up_is_dropped_while_others_are_unread(void **state)
+static void a_closed_connection_is_dropped_while_others_are_unread(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(shutdown(f.theirs[PF_PREFACE_CHECK_MOST_UNREAD], SHUT_WR), 0);
     assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
     assert_int_equal(f.connections.n, N - 1);
-    go(&f);
+    tear_down(&f);
 }
 
-static void first_words_are_the_preface_part_of_it_or_something_else(void **state)
+static void first_bytes_are_the_preface_part_of_it_or_something_else(void **state)
 {
     (void)state;
     static const struct {
@@ -153,10 +153,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_more_are_given_than_are_read_the_oldest_first),
         cmocka_unit_test(all_are_given_in_the_end),
-        cmocka_unit_test(who_is_gone_is_not_waited_for),
-        cmocka_unit_test(who_hangs_up_before_his_turn_is_dropped),
-        cmocka_unit_test(who_hangs_up_is_dropped_while_others_are_unread),
-        cmocka_unit_test(first_words_are_the_preface_part_of_it_or_something_else),
+        cmocka_unit_test(a_closed_connection_is_not_waited_for),
+        cmocka_unit_test(a_connection_that_closes_before_its_turn_is_dropped),
+        cmocka_unit_test(a_closed_connection_is_dropped_while_others_are_unread),
+        cmocka_unit_test(first_bytes_are_the_preface_part_of_it_or_something_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

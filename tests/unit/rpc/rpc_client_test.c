@@ -11,7 +11,7 @@
 #include "tests/support/delay_proxy.h"
 #include "tests/support/test.h"
 
-/* A server and its client, who has opened sequence 1. is_mute: the worker answers to nothing. */
+/* A server and its client, which has opened sequence 1. is_mute: the worker answers to nothing. */
 static pf_peer *begin_opened(fixture *f, bool is_mute)
 {
     begin(f);
@@ -40,7 +40,7 @@ static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **s
 }
 
 /* A target that is faster than its worker does not wait for it: it takes what has come, and tells its next verdict. */
-static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not(void **state)
+static void a_worker_that_reads_is_not_reported_as_stalled_to_a_caller_that_never_waits(void **state)
 {
     (void)state;
     fixture f;
@@ -57,7 +57,7 @@ static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_n
 }
 
 /* As one that never looks, since others have its core. */
-static void what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door(void **state)
+static void a_delay_without_polls_is_not_attributed_to_the_worker(void **state)
 {
     (void)state;
     fixture f;
@@ -112,7 +112,7 @@ static uint64_t restart(void)
     return took;
 }
 
-static void an_answer_that_nobody_took_goes_with_its_stream(void **state)
+static void an_untaken_answer_is_dropped_with_its_stream(void **state)
 {
     (void)state;
     fixture f;
@@ -163,7 +163,7 @@ static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(
     assert_int_equal(n, 64);
     assert_int_equal(say_verdict(peer, 1, n, 9), PF_LIMIT);
     assert_int_equal(say_open(peer, 3, ECHO_PROMPT, 3), PF_LIMIT);
-    pf_close end_of_two = { .sequence = 2 }; /* who does not hear of an end keeps a place for it */
+    pf_close end_of_two = { .sequence = 2 }; /* a server that gets no end keeps a place for it */
     assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &end_of_two, .n_closes = 1 }), PF_OK);
     for (int i = 0; i < 5000 && f.echo.n_swallowed < 64; i++) usleep(1000);
     f.echo.is_mute = false;
@@ -217,7 +217,7 @@ static void what_a_broken_stream_left_unanswered_does_not_count_on_the_next(void
     end(&f);
 }
 
-static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void **state)
+static void a_malformed_answer_closes_the_stream_and_names_the_field(void **state)
 {
     (void)state;
     fixture f;
@@ -304,22 +304,22 @@ static void a_caller_that_only_submits_is_mended_too(void **state)
     end(&f);
 }
 
-static void nobody_there_is_a_sentence_within_two_seconds(void **state)
+static void a_missing_server_is_an_error_within_two_seconds(void **state)
 {
     (void)state;
     pf_peer *peer = NULL;
     pf_error error;
     const uint64_t begin_ns = pf_now_ns();
-    assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-nobody-is-here", NULL, &peer, &error), PF_UNAVAILABLE);
-    assert_says(error, "unix:/tmp/pf-nobody-is-here");
+    assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-no-server-here", NULL, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "unix:/tmp/pf-no-server-here");
     assert_status(pf_rpc_drafter_connect("127.0.0.1:9", NULL, &peer, &error), PF_UNAVAILABLE);
     assert_says(error, "127.0.0.1:9");
     assert_true(pf_now_ns() - begin_ns < 4 * SECOND);
     for (int i = 0; i < 4 && strstr(error.text, "in time"); i++) /* late for want of a core says nothing */
-        assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-nobody-is-here", NULL, &peer, &error), PF_UNAVAILABLE);
+        assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-no-server-here", NULL, &peer, &error), PF_UNAVAILABLE);
     assert_null(strstr(error.text, "in time")); /* it was refused */
     assert_null(peer);
-    assert_status(pf_rpc_drafter_connect("nonsense", NULL, &peer, &error), PF_INVALID);
+    assert_status(pf_rpc_drafter_connect("malformed", NULL, &peer, &error), PF_INVALID);
     assert_says(error, "host:port");
     assert_status(pf_rpc_drafter_connect("localhost:70000", NULL, &peer, &error), PF_INVALID);
     assert_status(pf_rpc_drafter_connect("unix:/tmp/a,b", NULL, &peer, &error), PF_INVALID);
@@ -359,10 +359,10 @@ static int listening(void)
 
 typedef struct {
     fixture served;
-    int mute, first; /* sockets: one that listens and never answers, and who came */
+    int mute, first; /* sockets: one that listens and never answers, and the first client */
 } late_server;
 
-/* Takes a connection and says nothing on it; whoever comes next is served. */
+/* Takes a connection and says nothing on it; the next client is served. */
 static void *miss_the_first(void *arg)
 {
     late_server *s = arg;
@@ -407,7 +407,7 @@ static void a_line_that_is_slow_is_waited_for(void **state)
     end(&f);
 }
 
-static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told(void **state)
+static void a_server_that_never_answers_is_unavailable_at_the_deadline_or_when_cancelled(void **state)
 {
     (void)state;
     const int mute = listening();
@@ -424,7 +424,7 @@ static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_to
     assert_true(pf_now_ns() - begin_ns < 10 * SECOND);
     assert_null(peer);
 
-    /* Who need not be there is asked no second time. */
+    /* An optional server is asked no second time. */
     config = (pf_rpc_client_config){ .connect_timeout_ns = 60 * SECOND, .keep_trying = true };
     begin_ns = pf_now_ns();
     assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
@@ -466,7 +466,7 @@ static void *turn_away_all(void *arg)
     return NULL;
 }
 
-static void who_turns_all_away_is_asked_again_and_said_to_do_so(void **state)
+static void a_server_that_refuses_all_calls_is_asked_again_and_reported(void **state)
 {
     (void)state;
     full_server s = { .listener = listening() };
@@ -522,7 +522,7 @@ static void begin_another(fixture *f, const char *model_id, int32_t vocab_size, 
     serving_begin(&f->running, &serving);
 }
 
-static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void **state)
+static void a_client_that_keeps_trying_treats_a_malformed_answer_as_no_server(void **state)
 {
     (void)state;
     const pf_rpc_client_config config = { .keep_trying = true };
@@ -544,7 +544,7 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
 }
 
 /* A verifier's address given as the worker's, or a proxy whose worker is not up yet. */
-static void a_client_that_keeps_trying_takes_who_serves_something_else_for_nobody(void **state)
+static void a_client_that_keeps_trying_treats_another_service_as_no_server(void **state)
 {
     (void)state;
     const pf_rpc_client_config config = { .keep_trying = true };
@@ -589,7 +589,7 @@ static bool takes_another(connect_fn *connect_to, const char *model_id, pf_error
     return taken;
 }
 
-/* A draft is a guess, whoever makes it; a text is one target's. */
+/* A draft is a guess, whichever model makes it; a text is one target's. */
 static void another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not(void **state)
 {
     (void)state;
@@ -638,26 +638,26 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
-        cmocka_unit_test(a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not),
-        cmocka_unit_test(what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door),
-        cmocka_unit_test(an_answer_that_nobody_took_goes_with_its_stream),
+        cmocka_unit_test(a_worker_that_reads_is_not_reported_as_stalled_to_a_caller_that_never_waits),
+        cmocka_unit_test(a_delay_without_polls_is_not_attributed_to_the_worker),
+        cmocka_unit_test(an_untaken_answer_is_dropped_with_its_stream),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
         cmocka_unit_test(a_verifier_that_answers_nothing_is_sent_no_more_either),
         cmocka_unit_test(what_a_broken_stream_left_unanswered_does_not_count_on_the_next),
-        cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),
+        cmocka_unit_test(a_malformed_answer_closes_the_stream_and_names_the_field),
         cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
         cmocka_unit_test(a_drafter_that_makes_verdicts_is_hung_up_on),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
-        cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
+        cmocka_unit_test(a_missing_server_is_an_error_within_two_seconds),
         cmocka_unit_test(whatever_path_a_server_listens_at_its_client_finds),
         cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
         cmocka_unit_test(a_line_that_is_slow_is_waited_for),
-        cmocka_unit_test(who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told),
-        cmocka_unit_test(who_turns_all_away_is_asked_again_and_said_to_do_so),
+        cmocka_unit_test(a_server_that_never_answers_is_unavailable_at_the_deadline_or_when_cancelled),
+        cmocka_unit_test(a_server_that_refuses_all_calls_is_asked_again_and_reported),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
-        cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
-        cmocka_unit_test(a_client_that_keeps_trying_takes_who_serves_something_else_for_nobody),
+        cmocka_unit_test(a_client_that_keeps_trying_treats_a_malformed_answer_as_no_server),
+        cmocka_unit_test(a_client_that_keeps_trying_treats_another_service_as_no_server),
         cmocka_unit_test(another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not),
         cmocka_unit_test(another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is),
     };

@@ -1,4 +1,4 @@
-/* A server before real clients in one process, over real sockets: what it answers, whom it refuses, where it listens, how it
+/* A server before real clients in one process, over real sockets: what it answers, what it refuses, where it listens, how it
  * stops. The client's side: rpc_client_test.c. */
 #include <poll.h>
 #include <stdbool.h>
@@ -255,7 +255,7 @@ static void calls_that_have_ended_do_not_count(void **state)
 }
 
 /* gRPC by itself cuts for three that come within five minutes, or two hours where there is no call. */
-static void pings_of_who_says_nothing_else_are_answered_every_second(void **state)
+static void pings_of_an_idle_client_are_answered_every_second(void **state)
 {
     (void)state;
     fixture f;
@@ -359,7 +359,7 @@ static void health_follows_the_server(void **state)
                      GRPC_STATUS_NOT_FOUND);
     assert_int_equal(health_of("/grpc.health.v1.Health/Watch", "", 200, &health).code, GRPC_STATUS_DEADLINE_EXCEEDED);
     assert_int_equal(health, PF_HEALTH_SERVING);
-    (void)health_of("/grpc.health.v1.Health/Watch", "nobody", 200, &health);
+    (void)health_of("/grpc.health.v1.Health/Watch", "unknown", 200, &health);
     assert_int_equal(health, PF_HEALTH_SERVICE_UNKNOWN);
     static const char with_nul[] = "\x0a\x01"; /* the string's own NUL: no service has it in its name */
     assert_int_equal(raw_call(serving_address, "/grpc.health.v1.Health/Check", with_nul, sizeof with_nul, 5000).code,
@@ -433,7 +433,7 @@ static void on_health(void *user, const raw_result *so_far)
     if (w->told[w->n_told++] == PF_HEALTH_SERVING) pf_server_stop(w->f.running.server);
 }
 
-static void who_watches_is_told_that_the_server_stops(void **state)
+static void a_health_watch_reports_that_the_server_stops(void **state)
 {
     (void)state;
     watching w = { .n_told = 0 };
@@ -488,7 +488,7 @@ static void a_long_computation_gives_signs_of_life(void **state)
     assert_proposal(answer_within(idle, 5 * SECOND), 1, 1, 9);
     f.echo.thinks_ms = 1000;
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    for (uint64_t i = 2; i < 17; i++, usleep(64 * 1000)) /* he waits for the other's answer, and goes on speaking */
+    for (uint64_t i = 2; i < 17; i++, usleep(64 * 1000)) /* it waits for the other's answer, and goes on sending */
         assert_int_equal(say_open(talker, i, ECHO_PROMPT, 3), PF_OK);
     int n_signs = 0;
     const pf_batch *batch = answer_within(peer, 5 * SECOND);
@@ -511,8 +511,8 @@ static void a_long_computation_gives_signs_of_life(void **state)
     end(&f);
 }
 
-/* A peer that has a prompt to feed says so between its passes: others are served, and nothing is fed for who has gone. */
-static void a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone(void **state)
+/* A peer that has a prompt to feed says so between its passes: others are served, and nothing is fed for a client that has gone. */
+static void an_endless_prompt_delays_no_other_client_and_stops_when_its_client_is_gone(void **state)
 {
     (void)state;
     fixture f;
@@ -555,7 +555,7 @@ static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **
     pf_peer_destroy(peer);
 }
 
-/* Who comes then goes elsewhere at once; the prompt has the grace. */
+/* A new client is refused at once; the prompt has the grace. */
 static void a_server_that_stops_says_so_between_the_passes_of_a_prompt(void **state)
 {
     (void)state;
@@ -610,7 +610,7 @@ static void messages_that_come_while_the_peer_computes_are_all_answered(void **s
 
 enum { N_LARGE = 5 };
 
-/* How many sequences are open once somebody has his answer who was in line before so many large batches. */
+/* How many sequences are open once a client has its answer that was queued before so many large batches. */
 static int32_t open_before_the_small_one_is_answered(void)
 {
     enum { N_TOKENS = ECHO_LONGEST_PROMPT };
@@ -649,8 +649,8 @@ static int32_t open_before_the_small_one_is_answered(void)
     return n_open;
 }
 
-/* Most are not read by then. Judged by the best of a few tries: who has no core to hear his answer on hears it late. */
-static void large_batches_that_wait_hold_nobody_up_all_together(void **state)
+/* Most are not read by then. Judged by the best of a few tries: a client without a core receives its answer late. */
+static void queued_large_batches_delay_no_other_client(void **state)
 {
     (void)state;
     int32_t n_open = 2 + N_LARGE;
@@ -668,7 +668,7 @@ static size_t encode(const pf_batch *batch, uint8_t *out, size_t capacity)
     return n;
 }
 
-/* One message of a stream, as a stranger sends it. */
+/* One message of a stream, as a raw client sends it. */
 static void push_batch(int fd, uint32_t stream, bool is_last, const pf_batch *batch)
 {
     enum { MOST = 255 };
@@ -718,8 +718,8 @@ static size_t hear_to_a_good_end(int fd, uint8_t *heard, size_t capacity)
     return 0;
 }
 
-/* The answers wait for the peer, which is busy with another's, and for the client, who has no room for them at first. */
-static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
+/* The answers wait for the peer, which is busy with another's, and for the client, which has no room for them at first. */
+static void a_half_closed_stream_gets_every_answer_and_ends_with_ok(void **state)
 {
     (void)state;
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 }, window[] = { 0, 1, 0, 0 };
@@ -751,7 +751,7 @@ static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
     }
 }
 
-static void who_has_said_all_is_not_sent_away_while_his_prompt_is_computed(void **state)
+static void a_half_closed_stream_is_not_evicted_while_its_prompt_is_computed(void **state)
 {
     (void)state;
     const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
@@ -776,8 +776,8 @@ static void who_has_said_all_is_not_sent_away_while_his_prompt_is_computed(void 
     end(&f);
 }
 
-/* A server that stops says so to one who reads late, too. */
-static void who_watches_and_reads_late_is_told_the_last_state(void **state)
+/* A server that stops says so to a client that reads late, too. */
+static void a_health_watch_that_reads_late_gets_the_last_state(void **state)
 {
     (void)state;
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 }, window[] = { 0, 1, 0, 0 };
@@ -799,7 +799,7 @@ static void who_watches_and_reads_late_is_told_the_last_state(void **state)
     end(&f);
 }
 
-/* It has said something, and nobody has looked at it yet. */
+/* It has said something, and no thread has looked at it yet. */
 static void a_stream_that_waits_for_the_peer_keeps_its_place(void **state)
 {
     (void)state;
@@ -823,7 +823,7 @@ static void a_stream_that_waits_for_the_peer_keeps_its_place(void **state)
 }
 
 /* It has spoken since the prompt began, and been answered. */
-static void a_stream_that_waits_for_nothing_makes_way_while_another_s_prompt_is_computed(void **state)
+static void an_idle_stream_is_evicted_while_the_prompt_of_another_is_computed(void **state)
 {
     (void)state;
     fixture f;
@@ -883,7 +883,7 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
 }
 
 /* 64 wait, and one is being written. */
-static void who_reads_none_of_many_answers_loses_his_stream(void **state)
+static void a_client_that_reads_no_answers_loses_its_stream(void **state)
 {
     (void)state;
     enum { N = 66 };
@@ -903,8 +903,8 @@ static void who_reads_none_of_many_answers_loses_his_stream(void **state)
     end(&f);
 }
 
-/* Of all streams together, in bytes: who leaves the most unread goes, not who is answered next. */
-static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
+/* Of all streams together, in bytes: the client that leaves the most unread goes, not the one that is answered next. */
+static void the_client_with_the_most_unread_answers_loses_its_stream(void **state)
 {
     (void)state;
     enum { N = 12, N_ROUNDS = 62, LONG_TOKEN = 99998 }; /* three bytes, 64 times */
@@ -922,7 +922,7 @@ static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
         push_open(fds[i], 1);
         const uint64_t n_rounds = i == 1 ? N_ROUNDS : N_ROUNDS - 8;
         for (uint64_t round = 0; round < n_rounds; round++) push_verdict_of(fds[i], round, LONG_TOKEN, false);
-        if (i == 1) usleep(300 * 1000); /* all of his is answered: he has the most when it is too much */
+        if (i == 1) usleep(300 * 1000); /* all of its verdicts are answered: it has the most when it is too much */
     }
     assert_true(raw_client_receives(fds[1], why, sizeof why - 1, 5000));
     for (int i = 0; i < N; i += 2) assert_false(raw_client_receives(fds[i], why, sizeof why - 1, 50));
@@ -935,7 +935,7 @@ static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
     end(&f);
 }
 
-/* Whether somebody new who opens a sequence of n tokens beside another one is answered. */
+/* Whether a new client that opens a sequence of n tokens beside another one is answered. */
 static bool gets_through(const int32_t *prompt, int32_t n)
 {
     pf_peer *peer = connected(serving_address);
@@ -947,7 +947,7 @@ static bool gets_through(const int32_t *prompt, int32_t n)
     return answered;
 }
 
-/* An end that cannot be written keeps its stream; what the stream has said before is nobody's business any more. */
+/* An end that cannot be written keeps its stream; what the stream has sent before is dropped. */
 static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **state)
 {
     (void)state;
@@ -955,7 +955,7 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
     static const uint8_t message[5 + BYTES] = { 0, 0, 0, BYTES >> 8, BYTES & 0xFF };
     static const int32_t prompt[N_TOKENS] = { 1 };
-    pf_verdict of_nobody = { .sequence = 7, .incarnation = 1, .tokens = prompt, .n_tokens = 1 };
+    pf_verdict of_no_sequence = { .sequence = 7, .incarnation = 1, .tokens = prompt, .n_tokens = 1 };
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = 4096 });
     pf_peer *peer = connected(serving_address);
@@ -967,7 +967,7 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
                     raw_client_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
         for (uint32_t s = 1; s < 2 * N_STREAMS; s += 2) {
             assert_true(raw_client_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
-            push_batch(fds[i], s, false, &(pf_batch){ .verdicts = &of_nobody, .n_verdicts = 1 }); /* not read */
+            push_batch(fds[i], s, false, &(pf_batch){ .verdicts = &of_no_sequence, .n_verdicts = 1 }); /* not read */
         }
     }
     usleep(200 * 1000);
@@ -985,7 +985,7 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     }
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 2, 9);
     f.echo.thinks_ms = 0;
-    for (int tries = 0; !gets_through(prompt, N_TOKENS); tries++) { /* he has ended all of them by then */
+    for (int tries = 0; !gets_through(prompt, N_TOKENS); tries++) { /* the server has ended all of them by then */
         assert_true(tries < 50);
         usleep(100 * 1000);
     }
@@ -997,7 +997,7 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     end(&f);
 }
 
-/* The end waits for an answer to be written, and he has said all before anybody looked at what he said. */
+/* The end waits for an answer to be written, and the client has sent all before the server looked at it. */
 static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
 {
     (void)state;
@@ -1008,7 +1008,7 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
     const int fd = raw_client_dial();
     assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
     assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
-    push_verdict(fd, 0, false); /* of nobody: an answer */
+    push_verdict(fd, 0, false); /* of no sequence: an answer */
     pf_peer *busy = connected(serving_address);
     assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 500;
@@ -1025,7 +1025,7 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
 }
 
 /* Its end waits to be written, and its sequence ends with it. */
-static void a_stream_that_does_not_read_its_end_makes_way(void **state)
+static void a_stream_that_does_not_read_its_end_is_evicted(void **state)
 {
     (void)state;
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
@@ -1111,7 +1111,7 @@ static void an_address_that_cannot_be_listened_on_says_why(void **state)
     config.address = "unix:/etc/passwd";
     assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
     assert_says(error, "not a socket");
-    config.address = "nonsense";
+    config.address = "malformed";
     assert_status(pf_server_create(&config, &second, &error), PF_INVALID);
     assert_null(second);
     end(&f);
@@ -1203,7 +1203,7 @@ static pf_status break_down(pf_peer *peer, uint64_t deadline_ns, const pf_batch 
     return is_broken ? pf_fail(error, PF_INTERNAL, "out of order") : PF_CANCELLED;
 }
 
-/* However long the grace for sequences: nobody computes them any more. */
+/* However long the grace for sequences: no thread computes them any more. */
 static void a_peer_that_fails_as_a_whole_ends_its_server_for_good(void **state)
 {
     (void)state;
@@ -1238,7 +1238,7 @@ static void a_peer_that_fails_as_a_whole_ends_its_server_for_good(void **state)
     }
 }
 
-static void a_client_that_leaves_while_the_server_stops_harms_nobody(void **state)
+static void a_client_that_leaves_while_the_server_stops_causes_no_failure(void **state)
 {
     (void)state;
     for (int i = 0; i < 30; i++) {
@@ -1274,32 +1274,32 @@ int main(void)
         cmocka_unit_test(an_answer_larger_than_a_message_may_be_comes_in_several),
         cmocka_unit_test(a_connection_is_told_how_many_calls_it_may_have),
         cmocka_unit_test(calls_that_have_ended_do_not_count),
-        cmocka_unit_test(pings_of_who_says_nothing_else_are_answered_every_second),
+        cmocka_unit_test(pings_of_an_idle_client_are_answered_every_second),
         cmocka_unit_test(a_malformed_message_ends_its_own_stream_alone),
         cmocka_unit_test(what_does_not_fit_costs_its_own_sequence_alone),
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
         cmocka_unit_test(both_services_answer_to_their_names_on_the_wire),
         cmocka_unit_test(a_question_that_is_not_one_is_answered_with_what_is_wrong),
-        cmocka_unit_test(who_watches_is_told_that_the_server_stops),
+        cmocka_unit_test(a_health_watch_reports_that_the_server_stops),
         cmocka_unit_test(health_is_told_while_the_peer_computes),
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
-        cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
+        cmocka_unit_test(an_endless_prompt_delays_no_other_client_and_stops_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
         cmocka_unit_test(a_server_that_stops_says_so_between_the_passes_of_a_prompt),
         cmocka_unit_test(messages_that_come_while_the_peer_computes_are_all_answered),
-        cmocka_unit_test(large_batches_that_wait_hold_nobody_up_all_together),
-        cmocka_unit_test(who_has_said_all_is_answered_to_the_last_and_ends_well),
-        cmocka_unit_test(who_has_said_all_is_not_sent_away_while_his_prompt_is_computed),
-        cmocka_unit_test(who_watches_and_reads_late_is_told_the_last_state),
+        cmocka_unit_test(queued_large_batches_delay_no_other_client),
+        cmocka_unit_test(a_half_closed_stream_gets_every_answer_and_ends_with_ok),
+        cmocka_unit_test(a_half_closed_stream_is_not_evicted_while_its_prompt_is_computed),
+        cmocka_unit_test(a_health_watch_that_reads_late_gets_the_last_state),
         cmocka_unit_test(a_stream_that_waits_for_the_peer_keeps_its_place),
-        cmocka_unit_test(a_stream_that_waits_for_nothing_makes_way_while_another_s_prompt_is_computed),
+        cmocka_unit_test(an_idle_stream_is_evicted_while_the_prompt_of_another_is_computed),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
-        cmocka_unit_test(who_reads_none_of_many_answers_loses_his_stream),
-        cmocka_unit_test(who_reads_least_of_the_answers_of_all_loses_his_stream),
+        cmocka_unit_test(a_client_that_reads_no_answers_loses_its_stream),
+        cmocka_unit_test(the_client_with_the_most_unread_answers_loses_its_stream),
         cmocka_unit_test(what_a_stream_said_before_its_end_takes_no_room_from_others),
         cmocka_unit_test(a_stream_that_ends_badly_is_not_told_that_it_ends_well),
-        cmocka_unit_test(a_stream_that_does_not_read_its_end_makes_way),
+        cmocka_unit_test(a_stream_that_does_not_read_its_end_is_evicted),
         cmocka_unit_test(a_server_takes_all_the_files_that_it_may),
         cmocka_unit_test(what_no_server_can_be_is_refused),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
@@ -1308,7 +1308,7 @@ int main(void)
         cmocka_unit_test(a_server_with_clients_stops_in_its_grace_period),
         cmocka_unit_test(a_server_without_open_sequences_stops_at_once),
         cmocka_unit_test(a_peer_that_fails_as_a_whole_ends_its_server_for_good),
-        cmocka_unit_test(a_client_that_leaves_while_the_server_stops_harms_nobody),
+        cmocka_unit_test(a_client_that_leaves_while_the_server_stops_causes_no_failure),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

@@ -1,5 +1,5 @@
 /*
- * What strangers do to a server below the level of messages, in HTTP/2 frames of their own making: connections that say
+ * What raw clients do to a server below the level of messages, in HTTP/2 frames of their own making: connections that say
  * nothing, streams that are opened and dropped, messages that never end. Others are served meanwhile, memory stays
  * bounded, and the server stops when it is told to.
  */
@@ -40,7 +40,7 @@ static void begin(fixture *f, int32_t max_streams)
     serving_begin(&f->running, &config);
 }
 
-/* The server stops within two seconds, whoever is connected. */
+/* The server stops within two seconds, whichever clients are connected. */
 static void end(fixture *f)
 {
     const uint64_t begin_ns = pf_now_ns();
@@ -108,7 +108,7 @@ static size_t resident_bytes(void)
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
-static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
+static void silent_and_incomplete_connections_block_no_client(void **state)
 {
     (void)state;
     enum { N = 150 };
@@ -141,7 +141,7 @@ static int count_descriptors(int *n_inherited)
     return n;
 }
 
-static void what_a_server_opens_is_inherited_by_nobody_and_closed_with_it(void **state)
+static void descriptors_of_a_server_are_not_inherited_and_close_with_it(void **state)
 {
     (void)state;
     int n_after[2], n_inherited_before, n_inherited;
@@ -204,7 +204,7 @@ static void streams_with_sequences_keep_their_places_until_those_end(void **stat
 }
 
 /* The server has taken all that the peer has said: a verdict of no sequence is answered. */
-static void assert_heard(pf_peer *peer)
+static void await_processed(pf_peer *peer)
 {
     static const int32_t token = 9;
     pf_verdict verdict = { .sequence = 7, .incarnation = 1, .tokens = &token, .n_tokens = 1 };
@@ -215,7 +215,7 @@ static void assert_heard(pf_peer *peer)
 }
 
 /* Since when is not when it began. */
-static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **state)
+static void the_stream_that_is_idle_for_longest_is_evicted(void **state)
 {
     (void)state;
     for (int again = 0; again < 2; again++) {
@@ -224,14 +224,14 @@ static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **stat
         begin(&f, 2);
         pf_peer *busy = connected(), *other = again ? NULL : connected();
         open_sequence(busy);
-        assert_heard(busy);
-        if (other) assert_heard(other);
+        await_processed(busy);
+        if (other) await_processed(other);
         close_sequence(busy);
-        assert_heard(busy);
+        await_processed(busy);
         if (again) other = connected();
-        close_sequence(again ? busy : other); /* one that it does not have: nothing begins anew */
-        assert_heard(again ? busy : other);
-        assert_heard(other);
+        close_sequence(again ? busy : other); /* one that it does not have: nothing begins again */
+        await_processed(again ? busy : other);
+        await_processed(other);
         pf_peer *third = connected();
         assert_true(is_up(again ? other : busy, 100 * MS, &error));
         assert_false(is_up(again ? busy : other, SECOND, &error));
@@ -255,7 +255,7 @@ static int contention_in(const char *path, uint32_t n, bool say)
     return fd;
 }
 
-/* Two clients are served: each asks what is there, and has a stream with a sequence. Whoever is at `fd` hears why he goes. */
+/* Two clients are served: each asks what is there, and has a stream with a sequence. The client at `fd` receives the reason for its end. */
 static void assert_two_get_in(int fd)
 {
     static const char why[] = "evicted for another";
@@ -273,7 +273,7 @@ static void assert_two_get_in(int fd)
 
 enum { MOST_STREAMS = 2, MOST_CALLS = MOST_STREAMS + 64 };
 
-static void streams_that_say_nothing_make_way(void **state)
+static void silent_streams_are_evicted(void **state)
 {
     (void)state;
     fixture f;
@@ -284,7 +284,7 @@ static void streams_that_say_nothing_make_way(void **state)
     close(fd);
 }
 
-static void watches_take_what_is_free_and_make_way(void **state)
+static void watches_take_free_places_and_are_evicted(void **state)
 {
     (void)state;
     fixture f;
@@ -299,7 +299,7 @@ static void watches_take_what_is_free_and_make_way(void **state)
     close(fd);
 }
 
-static void questions_that_are_never_said_make_way(void **state)
+static void calls_without_a_request_are_evicted(void **state)
 {
     (void)state;
     fixture f;
@@ -311,7 +311,7 @@ static void questions_that_are_never_said_make_way(void **state)
 }
 
 /* The client has room for no answer: gRPC holds each until there is some. */
-static void answers_that_are_never_read_make_way(void **state)
+static void calls_with_unread_answers_are_evicted(void **state)
 {
     (void)state;
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
@@ -386,7 +386,7 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
             }
         }
     }
-    pf_peer *peer = patient(); /* gRPC, short of memory, may send who has no stream yet away */
+    pf_peer *peer = patient(); /* gRPC, short of memory, may refuse a client that has no stream yet */
     assert_all_come_up(&peer, 1);
     pf_peer_destroy(peer);
     size_t now = resident_bytes();
@@ -405,7 +405,7 @@ static void what_a_large_message_took_goes_back_when_nothing_more_comes(void **s
     (void)state;
     enum { N_FIELDS = 200000, LEAST = 8 << 20 }; /* 12 MiB in memory, beyond the two that are kept */
     static uint8_t message[3 * N_FIELDS];
-    for (int i = 0; i < N_FIELDS; i++) memcpy(message + 3 * i, "\xa0\x06\x01", 3); /* that nobody knows */
+    for (int i = 0; i < N_FIELDS; i++) memcpy(message + 3 * i, "\xa0\x06\x01", 3); /* of an unknown field */
     fixture f = { .peer.ops = &unresponsive_peer_ops };
     serving_begin(&f.running, &(pf_server_config){ .address = serving_address, .drafter = &f.peer });
     assert_int_equal(raw_call(serving_address, DRAFT, message, sizeof message, 5000).code, GRPC_STATUS_OK);
@@ -418,14 +418,14 @@ static void what_a_large_message_took_goes_back_when_nothing_more_comes(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_server_opens_is_inherited_by_nobody_and_closed_with_it),
-        cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
+        cmocka_unit_test(descriptors_of_a_server_are_not_inherited_and_close_with_it),
+        cmocka_unit_test(silent_and_incomplete_connections_block_no_client),
         cmocka_unit_test(streams_with_sequences_keep_their_places_until_those_end),
-        cmocka_unit_test(of_idle_streams_the_one_that_is_so_for_longest_makes_way),
-        cmocka_unit_test(streams_that_say_nothing_make_way),
-        cmocka_unit_test(watches_take_what_is_free_and_make_way),
-        cmocka_unit_test(questions_that_are_never_said_make_way),
-        cmocka_unit_test(answers_that_are_never_read_make_way),
+        cmocka_unit_test(the_stream_that_is_idle_for_longest_is_evicted),
+        cmocka_unit_test(silent_streams_are_evicted),
+        cmocka_unit_test(watches_take_free_places_and_are_evicted),
+        cmocka_unit_test(calls_without_a_request_are_evicted),
+        cmocka_unit_test(calls_with_unread_answers_are_evicted),
         cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
         cmocka_unit_test(what_a_large_message_took_goes_back_when_nothing_more_comes),
         cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),

@@ -128,7 +128,7 @@ static void a_host_called_like_a_scheme_is_a_host(void **state)
     }
 }
 
-/* Whoever listens says where, in words that a client must understand. */
+/* A server says where it listens, in words that a client must understand. */
 static void an_ipv4_address_that_no_client_can_resolve_is_none(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void a_dead_file_is_taken_over_and_another_s_left_alone(void **state)
     assert_int_equal(unlink(address.path), 0);
 }
 
-static void who_has_bound_and_does_not_listen_yet_keeps_the_file(void **state)
+static void a_bound_socket_that_does_not_listen_yet_keeps_the_file(void **state)
 {
     (void)state;
     const pf_address address = file_address();
@@ -328,8 +328,8 @@ static void of_many_that_find_a_dead_file_one_takes_it_over(void **state)
     }
 }
 
-/* By anybody who may read it. */
-static void a_directory_that_stays_locked_keeps_nobody_from_a_dead_file(void **state)
+/* By any process that may read it. */
+static void a_directory_that_stays_locked_blocks_no_process_from_a_dead_file(void **state)
 {
     (void)state;
     const pf_address address = file_address();
@@ -390,9 +390,9 @@ int main(void)
         cmocka_unit_test(a_connection_inherits_no_delay),
         cmocka_unit_test(a_socket_file_is_private_and_leaves_with_its_owner),
         cmocka_unit_test(a_dead_file_is_taken_over_and_another_s_left_alone),
-        cmocka_unit_test(who_has_bound_and_does_not_listen_yet_keeps_the_file),
+        cmocka_unit_test(a_bound_socket_that_does_not_listen_yet_keeps_the_file),
         cmocka_unit_test(of_many_that_find_a_dead_file_one_takes_it_over),
-        cmocka_unit_test(a_directory_that_stays_locked_keeps_nobody_from_a_dead_file),
+        cmocka_unit_test(a_directory_that_stays_locked_blocks_no_process_from_a_dead_file),
         cmocka_unit_test(a_file_that_cannot_be_listened_on_does_not_stay),
         cmocka_unit_test(what_cannot_be_listened_on_says_why),
     };

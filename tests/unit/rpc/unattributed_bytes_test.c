@@ -1,4 +1,4 @@
-/* Who is cut for what no call has claimed: connections of TCP that are read in gRPC's stead. */
+/* Which connection is cut for bytes of no call: TCP connections that the tests read as gRPC would. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -26,7 +26,7 @@ static void connect_two(int listening, int *ours, int *theirs)
 }
 
 /* N that are gRPC's. */
-static void come(fixture *f)
+static void set_up(fixture *f)
 {
     const struct sockaddr_in any_port = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     const int listening = socket(AF_INET, SOCK_STREAM, 0);
@@ -41,7 +41,7 @@ static void come(fixture *f)
     close(listening);
 }
 
-static void go(fixture *f)
+static void tear_down(fixture *f)
 {
     for (int i = 0; i < N; i++) close(f->theirs[i]);
     while (f->connections.n > 0) pf_connections_drop(&f->connections, &f->connections.all[0]);
@@ -73,11 +73,11 @@ static int look(fixture *f, size_t most_bytes)
     return pf_unattributed_bytes_check(&f->connections, most_bytes);
 }
 
-static void of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left(void **state)
+static void connections_with_the_most_unattributed_bytes_are_cut_until_few_enough_are_left(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     say_and_read(&f, 0, 2000);
     say_and_read(&f, 1, 5000);
     say_and_read(&f, 2, 3000);
@@ -85,14 +85,14 @@ static void of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left(vo
     assert_int_equal(look(&f, 2000), 2);
     for (int i = 0; i < N; i++) assert_int_equal(is_cut(&f, i), i > 0);
     assert_int_equal(look(&f, 2000), 0);
-    go(&f);
+    tear_down(&f);
 }
 
-static void calls_and_messages_claim_what_they_take_and_no_more(void **state)
+static void calls_and_messages_account_for_their_bytes_and_no_more(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     say_and_read(&f, 0, 1000);
     pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
     assert_int_equal(look(&f, 100), 0);
@@ -107,14 +107,14 @@ static void calls_and_messages_claim_what_they_take_and_no_more(void **state)
         pf_connections_attribute(&f.connections, f.ours[0], 0);
         assert_int_equal(look(&f, 12000), i == 3);
     }
-    go(&f);
+    tear_down(&f);
 }
 
-static void who_has_no_calls_left_begins_anew(void **state)
+static void the_count_restarts_when_no_calls_are_left(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int i = 0; i < 10; i++) {
         pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
         pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
@@ -126,40 +126,40 @@ static void who_has_no_calls_left_begins_anew(void **state)
         }
     }
     assert_int_equal(look(&f, 100), 0);
-    go(&f);
+    tear_down(&f);
 }
 
-static void what_has_not_been_read_is_not_counted(void **state)
+static void unread_bytes_are_not_counted(void **state)
 {
     (void)state;
     fixture f;
-    come(&f);
+    set_up(&f);
     say(&f, 0, 5000);
     assert_int_equal(look(&f, 1000), 0);
-    go(&f);
+    tear_down(&f);
 }
 
-static void pings_are_forgiven(void **state)
+static void pings_are_not_counted(void **state)
 {
     (void)state;
     enum { LOOKS_PER_SECOND = 20, MINUTES = 10 };
     fixture f;
-    come(&f);
+    set_up(&f);
     for (int second = 0; second < 60 * MINUTES; second++) {
-        say_and_read(&f, 0, (17 + 17)); /* his own, and the answer to ours */
+        say_and_read(&f, 0, (17 + 17)); /* its own, and the answer to ours */
         for (int i = 0; i < LOOKS_PER_SECOND; i++) assert_int_equal(look(&f, 100), 0);
     }
-    go(&f);
+    tear_down(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left),
-        cmocka_unit_test(calls_and_messages_claim_what_they_take_and_no_more),
-        cmocka_unit_test(who_has_no_calls_left_begins_anew),
-        cmocka_unit_test(what_has_not_been_read_is_not_counted),
-        cmocka_unit_test(pings_are_forgiven),
+        cmocka_unit_test(connections_with_the_most_unattributed_bytes_are_cut_until_few_enough_are_left),
+        cmocka_unit_test(calls_and_messages_account_for_their_bytes_and_no_more),
+        cmocka_unit_test(the_count_restarts_when_no_calls_are_left),
+        cmocka_unit_test(unread_bytes_are_not_counted),
+        cmocka_unit_test(pings_are_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@ if(PF_TESTS AND NOT PF_SANITIZE)   # sanitizers have nothing to say about the tr
     pf_check(check_includes ${PYTHON3} scripts/check-includes.py)
     pf_check(check_names ${PYTHON3} scripts/check-names.py)
     pf_check(check_text ${PYTHON3} scripts/check-text.py)
+    pf_check(check_language ${PYTHON3} scripts/check-language.py)
     pf_check(check_docs_data ${PYTHON3} scripts/docs-data.py --check)
     pf_check(check_headers scripts/check-headers.sh ${CMAKE_C_COMPILER})
     pf_check(check_symbols ${PYTHON3} scripts/check-symbols.py ${CMAKE_BINARY_DIR})

@@ -1,4 +1,4 @@
-# What is found on the system, as imported targets. Who uses what: see the LIBS of each module.
+# What is found on the system, as imported targets. Their users: see the LIBS of each module.
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
 #   PkgConfig::PCRE2, UTF8PROC, CRYPTO           tokenizer
 #   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto

@@ -1,4 +1,4 @@
-# How a folder becomes a library, and who may use whom.
+# How a folder becomes a library, and which modules may include which.
 
 # pf_may_use(MODULE [module...]): the folder MODULE is built, and may name these modules in DEPS and include their headers.
 # scripts/check-includes.py reads these same lines.
@@ -86,7 +86,7 @@ set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 # pf_module(NAME SOURCES file... [DEPS module...] [LIBS target...] [PUBLIC_LIBS target...])
-#   The static library pf_NAME. LIBS are seen by this module alone; PUBLIC_LIBS also by who includes its headers.
+#   The static library pf_NAME. LIBS are seen by this module alone; PUBLIC_LIBS also by code that includes its headers.
 #   No SOURCES: a module of headers only.
 function(pf_module name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LIBS;PUBLIC_LIBS" ${ARGN})

@@ -158,7 +158,8 @@ pf_status pf_team_openmp_start(pf_team *team, pf_error *error)
     PF_TRY(pf_openmp_find(&o->runtime, error));
     if (team->n_threads == 1) return PF_OK;
     team->n_members = team->n_threads;
-    pf_team_run_unpinned(try_region, team); /* and where the calling thread may run */
+    pf_team_run_unpinned(try_region, team);                            /* and where the calling thread may run */
+    atomic_store_explicit(&team->held_up_ns, 0, memory_order_relaxed); /* that region is no step */
     if (!o->was_short) return PF_OK;
     return pf_fail(
         error, PF_UNAVAILABLE,

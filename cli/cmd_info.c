@@ -118,7 +118,7 @@ static json_t *model_json(const char *name, const pf_engine *engine)
                      (json_int_t)pf_model_parameter_count(model), "vocab_size", c->vocab_size, "hidden_size",
                      c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers, "heads",
                      c->n_heads, "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context", info.max_context,
-                     "tied_embeddings", c->tied_embeddings, "rope", pf_rope_type_name(c->rope.type), "tokens",
+                     "tied_embeddings", c->tied_embeddings, "rope", pf_rope_type_name(c->ropes[0].type), "tokens",
                      info.vocab_size, "vocab_fingerprint", pf_engine_tokenizer(engine) ? fingerprint : NULL,
                      "weight_bytes", (json_int_t)pf_model_step_bytes(model), "packed_bytes",
                      (json_int_t)pf_model_packed_bytes(model), "tensors", tensors);

@@ -4,6 +4,7 @@
  */
 #include "model/config/config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -51,12 +52,31 @@ static pf_status read_dimensions(const pf_json *doc, const pf_architecture *row,
     PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
     c->max_position = positions < PF_MAX_POSITIONS ? (int32_t)positions : PF_MAX_POSITIONS;
     PF_TRY(pf_json_get_double(doc, root, "rms_norm_eps", false, 0.0, 1.0, &eps, error));
-    c->rms_eps = (float)eps;
+    c->norm_eps = (float)eps;
 
     c->tied_embeddings = row->tied_embeddings;
     PF_TRY(pf_json_get_bool(doc, root, "tie_word_embeddings", false, &c->tied_embeddings, error));
-    PF_TRY(pf_json_get_bool(doc, root, "attention_bias", false, &c->attention_bias, error));
-    return pf_json_get_bool(doc, root, "mlp_bias", false, &c->mlp_bias, error);
+    c->embedding_size = c->hidden_size;
+    return PF_OK;
+}
+
+/* Which tensors exist, and which of them have a bias. */
+static pf_status read_plan(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
+{
+    bool attention_bias = false, mlp_bias = false;
+    pf_plan *plan = &c->plan;
+    *plan = row->plan;
+    plan->embedding_scale = plan->residual_scale = plan->logit_scale = plan->alibi_scale = 1.0f;
+    plan->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
+    plan->n_kinds = 1;
+    plan->kinds[0] = (pf_layer_kind){ .rope = 0 };
+    for (int role = 0; role < PF_N_TENSOR_ROLES; role++) plan->has[role] = row->tensors[role].name != NULL;
+    PF_TRY(pf_json_get_bool(doc, doc->root, "attention_bias", false, &attention_bias, error));
+    PF_TRY(pf_json_get_bool(doc, doc->root, "mlp_bias", false, &mlp_bias, error));
+    plan->has_bias[PF_TENSOR_Q] = plan->has_bias[PF_TENSOR_K] = plan->has_bias[PF_TENSOR_V] =
+        plan->has_bias[PF_TENSOR_O] = attention_bias;
+    plan->has_bias[PF_TENSOR_GATE] = plan->has_bias[PF_TENSOR_UP] = plan->has_bias[PF_TENSOR_DOWN] = mlp_bias;
+    return PF_OK;
 }
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
@@ -188,6 +208,7 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, c
     const pf_architecture *row = pf_architecture_get(c.architecture);
     PF_TRY(pf_config_check_keys(doc, row, policy, error));
     PF_TRY(read_dimensions(doc, row, &c, error));
+    PF_TRY(read_plan(doc, row, &c, error));
     PF_TRY(pf_config_read_rope(doc, row, &c, error));
     PF_TRY(read_quantization(doc, &c, error));
     PF_TRY(read_own_dtype(doc, &c, error));

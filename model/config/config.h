@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "kernels/gemm/format.h"
 #include "model/config/load_policy.h"
+#include "model/config/plan.h"
 
 enum {
     PF_MAX_CONFIG_BYTES = 1 << 20, /* of config.json, and of generation_config.json */
@@ -40,23 +41,6 @@ typedef enum {
     PF_ARCH_LLAMA, /* RMSNorm, RoPE, grouped heads, SwiGLU */
     PF_N_ARCHITECTURES
 } pf_architecture_id;
-
-/* The role of a tensor in the forward pass. The comment gives its shape in the file: [out, in]. */
-typedef enum {
-    PF_TENSOR_EMBEDDING,      /* [vocab_size, hidden_size] */
-    PF_TENSOR_FINAL_NORM,     /* [hidden_size] */
-    PF_TENSOR_HEAD,           /* as EMBEDDING; not read with tied_embeddings, or the only name of both (checkpoint.h) */
-    PF_TENSOR_ATTENTION_NORM, /* [hidden_size]; this and all below: one per layer */
-    PF_TENSOR_Q,              /* [n_heads * head_dim, hidden_size] */
-    PF_TENSOR_K,              /* [n_kv_heads * head_dim, hidden_size] */
-    PF_TENSOR_V,              /* as K */
-    PF_TENSOR_O,              /* [hidden_size, n_heads * head_dim] */
-    PF_TENSOR_MLP_NORM,       /* [hidden_size] */
-    PF_TENSOR_GATE,           /* [intermediate_size, hidden_size] */
-    PF_TENSOR_UP,             /* as GATE */
-    PF_TENSOR_DOWN,           /* [hidden_size, intermediate_size] */
-    PF_N_TENSOR_ROLES
-} pf_tensor_role;
 
 typedef enum {
     PF_ROPE_DEFAULT,
@@ -86,23 +70,26 @@ typedef struct {
     pf_architecture_id architecture;
     int32_t vocab_size;        /* rows of the embedding; the tokenizer may have fewer tokens; 1 .. PF_MAX_VOCAB */
     int32_t hidden_size;       /* 1 .. PF_MAX_HIDDEN */
+    int32_t embedding_size;    /* hidden_size, unless PROJECT_IN exists */
     int32_t intermediate_size; /* 1 .. PF_MAX_INTERMEDIATE */
     int32_t n_layers;          /* 1 .. PF_MAX_LAYERS */
     int32_t n_heads;           /* 1 .. PF_MAX_HEADS, a multiple of n_kv_heads */
     int32_t n_kv_heads;        /* 1 .. n_heads */
     int32_t head_dim;          /* even, 2 .. PF_MAX_HEAD_DIM; n_heads * head_dim need not be hidden_size */
     int32_t rotary_dim;        /* leading dimensions of a head that RoPE rotates: even, at most head_dim (Llama: all) */
+    int32_t n_positions;       /* rows of POSITIONS, where it exists */
     int32_t max_position;      /* max_position_embeddings, at most PF_MAX_POSITIONS; 1 or more */
     int32_t max_context;       /* longest useful session: max_position, extended by RoPE scaling
                                     (dynamic, linear: times the factor; yarn: original_max_position times the factor) */
-    float rms_eps;             /* 0 .. 1 */
+    float norm_eps;            /* 0 .. 1 */
     bool tied_embeddings;      /* the LM head is the embedding */
-    bool attention_bias;       /* Q, K, V and O have biases */
-    bool mlp_bias;             /* GATE, UP and DOWN have biases */
-    pf_rope rope;
-    bool quantized;   /* the file holds matrices as integers, as `pilotfish quantize` writes them */
-    pf_format format; /* of the integers (quantized) */
-    bool kept_in_f16; /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
+    pf_plan plan;
+    uint8_t layer_kinds[PF_MAX_LAYERS]; /* [n_layers] each an index of plan.kinds */
+    int32_t n_ropes;                    /* 0 .. PF_MAX_ROPES */
+    pf_rope ropes[PF_MAX_ROPES];        /* [n_ropes] */
+    bool quantized;                     /* the file holds matrices as integers, as `pilotfish quantize` writes them */
+    pf_format format;                   /* of the integers (quantized) */
+    bool kept_in_f16;                   /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos] any of them ends a text; each is below vocab_size */
 } pf_config;
@@ -129,13 +116,37 @@ int32_t pf_config_quantized_version(pf_format format);
 const char *pf_architecture_name(pf_architecture_id id);
 const char *pf_rope_type_name(pf_rope_type type); /* "default", "llama3", ... */
 
-/* The name of a tensor in the files. `layer`: 0 .. n_layers-1, ignored for the first three roles.
+/* What layer l has of its own. */
+static inline const pf_layer_kind *pf_config_layer(const pf_config *config, int32_t layer)
+{
+    return &config->plan.kinds[config->layer_kinds[layer]];
+}
+
+/* Whether a tensor exists in this model: a layer has the roles of experts, or those of a plain feed-forward block. HEAD does not
+ * exist where it is tied. */
+bool pf_config_has(const pf_config *config, pf_tensor_role role, int32_t layer);
+
+/* Whether a role that exists has a bias. */
+bool pf_config_has_bias(const pf_config *config, pf_tensor_role role);
+
+/* Where the files have a role. */
+const pf_tensor_pattern *pf_config_pattern(const pf_config *config, pf_tensor_role role);
+
+/* The name of the file's tensor that holds a tensor of the plan.
  * `part`: "weight", "bias", or a part that a quantised directory has besides (model/files/checkpoint.h). */
-void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t layer, const char *part,
-                           char out[PF_MAX_TENSOR_NAME]);
+void pf_config_tensor_name(const pf_config *config, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME]);
 
 /* Rows and columns of the weight of a role. columns 0: a vector. */
 void pf_config_shape(const pf_config *config, pf_tensor_role role, int32_t *rows, int32_t *columns);
+
+/* Which rows of the file's tensor are a role's: n_blocks blocks of block_rows rows, the first at row `first`, `stride` rows
+ * apart. file_rows: all rows of the file's tensor, of one expert where it is stacked. */
+typedef struct {
+    int32_t first, block_rows, stride, n_blocks;
+    int32_t file_rows;
+} pf_row_map;
+
+pf_row_map pf_config_rows(const pf_config *config, pf_tensor_role role);
 
 /* Whether the weight of a role is a matrix that activations are multiplied by, and so may be held as integers. An embedding is
  * only looked up, unless it is the LM head too. */
@@ -147,24 +158,25 @@ static inline pf_tensor_role pf_config_head_role(const pf_config *config)
     return config->tied_embeddings ? PF_TENSOR_EMBEDDING : PF_TENSOR_HEAD;
 }
 
-/* Whether a role has a bias in this model. */
-bool pf_config_has_bias(const pf_config *config, pf_tensor_role role);
-
 /* Called for each tensor. A status other than PF_OK ends the visit and is returned. `part` is "weight" or "bias". */
-typedef pf_status pf_config_tensor_fn(void *user, pf_tensor_role role, int32_t layer, const char *part,
-                                      pf_error *error);
+typedef pf_status pf_config_tensor_fn(void *user, pf_tensor_id id, const char *part, pf_error *error);
 
-/* Visits every tensor of the model, by layer and role, each bias after its weight. */
+/* Visits every tensor of the model, by layer, role and expert, each bias after its weight. */
 PF_MUST_USE pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user,
                                               pf_error *error);
+
+/* The slope of each head, [n_heads]; with alibi_scale. Source: Press et al., arXiv:2108.12409, section 3. */
+void pf_config_alibi_slopes(const pf_config *config, float *slopes);
 
 /* Computes RoPE's inverse frequencies: dimension pair i is rotated by position * inv_freq[i], and cos and sin are both
  * multiplied by *attention_scale (1 for most types). Pairs are (i, i + rotary_dim / 2), as rotate_half in transformers.
  *   context_tokens         the longest that the session may grow, fixed when it is created (row invariance);
  *                          only dynamic and longrope use it
+ *   which                  0 .. n_ropes - 1
  *   inv_freq               [rotary_dim / 2] out
  * Computed in float32 where transformers uses float32, in double where it uses Python floats.
  * Source: transformers, modeling_rope_utils.py (5.x; where 4.x differs, config_rope.c says so). */
-void pf_rope_frequencies(const pf_config *config, int32_t context_tokens, float *inv_freq, float *attention_scale);
+void pf_rope_frequencies(const pf_config *config, int32_t which, int32_t context_tokens, float *inv_freq,
+                         float *attention_scale);
 
 #endif

@@ -19,9 +19,10 @@ typedef struct {
     int32_t max_position;   /* defaults for absent fields */
     double rms_eps, rope_theta;
     bool tied_embeddings;
-    bool partial_rotary;                    /* whether partial_rotary_factor may differ from 1 */
-    const char *const *fields;              /* keys of config.json that are read, NULL-terminated */
-    const char *tensors[PF_N_TENSOR_ROLES]; /* names without ".weight"; %d is the layer number */
+    bool partial_rotary;       /* whether partial_rotary_factor may differ from 1 */
+    const char *const *fields; /* keys of config.json that are read, NULL-terminated */
+    pf_plan plan;              /* what config.json does not say */
+    pf_tensor_pattern tensors[PF_N_TENSOR_ROLES];
 } pf_architecture;
 
 const pf_architecture *pf_architecture_get(pf_architecture_id id);
@@ -53,7 +54,7 @@ PF_MUST_USE pf_status pf_generation_check_keys(const pf_json *doc, const pf_load
 PF_MUST_USE pf_status pf_config_read_positions(const pf_json *doc, const char *field, double *positions,
                                                pf_error *error);
 
-/* Fills in rope, rotary_dim and max_context. Uses max_position and head_dim, which must be set.
+/* Fills in ropes, rotary_dim and max_context. Uses max_position and head_dim, which must be set.
  * PF_FORMAT, PF_UNSUPPORTED: as pf_config_load. */
 PF_MUST_USE pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *architecture, pf_config *config,
                                           pf_error *error);

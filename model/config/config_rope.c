@@ -86,7 +86,7 @@ static double yarn_scale(double factor, double m)
 
 static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 {
-    pf_rope *rope = &c->rope;
+    pf_rope *rope = &c->ropes[0];
     double attention = (double)NAN, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
     if (rope->theta < 1.000001) /* the formula divides by its logarithm */
         return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
@@ -112,7 +112,7 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 
 static pf_status read_longrope(const pf_json *dict, pf_config *c, pf_error *error)
 {
-    pf_rope *rope = &c->rope;
+    pf_rope *rope = &c->ropes[0];
     double attention = (double)NAN;
     PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
     PF_TRY(read_factors(dict, "short_factor", c->rotary_dim / 2, rope->short_factor, error));
@@ -141,7 +141,7 @@ static pf_status read_llama3(const pf_json *dict, pf_rope *rope, pf_error *error
  * transformers 5; 4 reads one or the other by type. */
 static pf_status read_stretch(const pf_json *doc, const pf_json *dict, pf_config *c, pf_error *error)
 {
-    pf_rope *rope = &c->rope;
+    pf_rope *rope = &c->ropes[0];
     if (rope->type == PF_ROPE_LLAMA3 || rope->type == PF_ROPE_YARN || rope->type == PF_ROPE_LONGROPE) {
         double positions = c->max_position;
         PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
@@ -217,16 +217,17 @@ static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *erro
 static int32_t longest_context(const pf_config *c)
 {
     double tokens = c->max_position;
-    if (c->rope.type == PF_ROPE_LINEAR || c->rope.type == PF_ROPE_DYNAMIC) tokens *= c->rope.factor;
-    if (c->rope.type == PF_ROPE_YARN) tokens = c->rope.original_max_position * c->rope.factor;
+    if (c->ropes[0].type == PF_ROPE_LINEAR || c->ropes[0].type == PF_ROPE_DYNAMIC) tokens *= c->ropes[0].factor;
+    if (c->ropes[0].type == PF_ROPE_YARN) tokens = c->ropes[0].original_max_position * c->ropes[0].factor;
     if (tokens < c->max_position) tokens = c->max_position;
     return tokens > PF_MAX_POSITIONS ? PF_MAX_POSITIONS : (int32_t)tokens;
 }
 
 pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
 {
-    pf_rope *rope = &c->rope;
+    pf_rope *rope = &c->ropes[0];
     pf_json dict;
+    c->n_ropes = 1;
     PF_TRY(find_rope_dict(doc, &dict, error));
     rope->theta = row->rope_theta;
     rope->attention_scale = 1.0;

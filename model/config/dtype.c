@@ -52,7 +52,7 @@ pf_dtype pf_dtype_choose(const pf_dtype_facts *facts)
 pf_status pf_activations_parse(const char *text, pf_activations *out, pf_error *error)
 {
     int found = 0;
-    PF_TRY(find_word("act", text, activations_name, PF_N_ACTIVATIONS, &found, error));
+    PF_TRY(find_word("act", text, activations_name, PF_N_ACT_CHOICES, &found, error));
     *out = (pf_activations)found;
     return PF_OK;
 }

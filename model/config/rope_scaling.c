@@ -94,9 +94,10 @@ static void longrope(const pf_rope *rope, int32_t dim, int32_t context_tokens, f
     for (int32_t i = 0; i < dim / 2; i++) inv_freq[i] = 1.0f / (divisor[i] * position_frequency(rope->theta, i, dim));
 }
 
-void pf_rope_frequencies(const pf_config *config, int32_t context_tokens, float *inv_freq, float *attention_scale)
+void pf_rope_frequencies(const pf_config *config, int32_t which, int32_t context_tokens, float *inv_freq,
+                         float *attention_scale)
 {
-    const pf_rope *rope = &config->rope;
+    const pf_rope *rope = &config->ropes[which];
     const int32_t dim = config->rotary_dim;
     switch (rope->type) {
     case PF_ROPE_DEFAULT: plain(rope->theta, dim, inv_freq); break;

@@ -13,6 +13,7 @@
 
 #include "base/stop.h"
 #include "model/config/dtype.h"
+#include "model/files/role_rows.h"
 #include "model/files/unused_tensors.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -32,52 +33,119 @@ static void print_shape(const int64_t *shape, int32_t n, char *out, size_t capac
     snprintf(out + used, capacity - used, "]");
 }
 
-/* columns 0: a vector. */
-static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_tensor *tensor, int64_t rows,
-                             int64_t columns, pf_error *error)
+static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_tensor *tensor, const int64_t *wanted,
+                             int32_t n, pf_error *error)
 {
-    const int64_t wanted[] = { rows, columns };
-    const int32_t n = columns == 0 ? 1 : 2;
-    if (tensor->n_dimensions == n && tensor->shape[0] == rows && (n == 1 || tensor->shape[1] == columns)) return PF_OK;
-    char found[128], expected[64];
+    bool is_equal = tensor->n_dimensions == n;
+    for (int32_t d = 0; is_equal && d < n; d++) is_equal = tensor->shape[d] == wanted[d];
+    if (is_equal) return PF_OK;
+    char found[128], expected[80];
     print_shape(tensor->shape, tensor->n_dimensions, found, sizeof found);
     print_shape(wanted, n, expected, sizeof expected);
     return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, config.json makes it %s", c->directory, name,
                    found, expected);
 }
 
-static void name_tensor(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
-                        char out[PF_MAX_TENSOR_NAME])
-{
-    static const char prefix[] = "model.";
-    const bool is_head = c->named_as_head && role == PF_TENSOR_EMBEDDING;
-    pf_config_tensor_name(&c->config, is_head ? PF_TENSOR_HEAD : role, layer, part, out);
-    if (c->without_prefix && strncmp(out, prefix, strlen(prefix)) == 0)
-        memmove(out, out + strlen(prefix), strlen(out + strlen(prefix)) + 1);
-}
-
-pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
-                                pf_tensor *out, pf_error *error)
-{
-    char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, role, layer, part, name);
-    pf_tensor tensor;
-    const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
-    if (status == PF_UNAVAILABLE) return missing(c, name, error);
-    if (status != PF_OK) return status;
-    int32_t rows, columns;
-    pf_config_shape(&c->config, role, &rows, &columns);
-    PF_TRY(check_shape(c, name, &tensor, rows, strcmp(part, "bias") == 0 ? 0 : columns, error));
-    *out = tensor;
-    return PF_OK;
-}
-
-/* ---- integers ---------------------------------------------------------------------------------------------------- */
-
 /* Whether the files hold the weight of a role as integers. */
 static bool is_integer(const pf_checkpoint *c, pf_tensor_role role)
 {
     return c->config.quantized && pf_config_is_multiplied(&c->config, role);
+}
+
+/* A base model (LlamaModel, GPT2Model) saves its tensors without the first component of their names. */
+static size_t prefix_length(const pf_config *config)
+{
+    const char *embedding = pf_config_pattern(config, PF_TENSOR_EMBEDDING)->name;
+    const char *dot = strchr(embedding, '.');
+    return dot == NULL ? 0 : (size_t)(dot - embedding) + 1;
+}
+
+static void name_tensor(const pf_checkpoint *c, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])
+{
+    if (c->named_as_head && id.role == PF_TENSOR_EMBEDDING) id.role = PF_TENSOR_HEAD;
+    if (is_integer(c, id.role) && strcmp(part, "bias") != 0)
+        pf_checkpoint_integer_name(&c->config, id, part, out);
+    else
+        pf_config_tensor_name(&c->config, id, part, out);
+    const size_t n_prefix = c->without_prefix ? prefix_length(&c->config) : 0;
+    if (n_prefix > 0 && strncmp(out, pf_config_pattern(&c->config, PF_TENSOR_EMBEDDING)->name, n_prefix) == 0)
+        memmove(out, out + n_prefix, strlen(out + n_prefix) + 1);
+}
+
+/* The columns of a part of a role; 0: a vector. */
+static int32_t columns_of(const pf_checkpoint *c, pf_tensor_role role, const char *part)
+{
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    return strcmp(part, "bias") == 0 ? 0 : columns;
+}
+
+pf_status pf_checkpoint_tensor(const pf_checkpoint *c, pf_tensor_id id, const char *part, pf_tensor *out,
+                               pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    name_tensor(c, id, part, name);
+    pf_tensor tensor;
+    const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
+    if (status == PF_UNAVAILABLE) return missing(c, name, error);
+    if (status != PF_OK) return status;
+    const int32_t columns = columns_of(c, id.role, part);
+    const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns);
+    int64_t shape[3];
+    const int32_t n = pf_role_rows_file_shape(&c->config, &rows, id.role, columns == 0, shape);
+    PF_TRY(check_shape(c, name, &tensor, shape, n, error));
+    *out = tensor;
+    return PF_OK;
+}
+
+pf_status pf_checkpoint_vector(const pf_checkpoint *c, pf_tensor_id id, const char *part, float *out, size_t *n_bytes,
+                               pf_error *error)
+{
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_tensor(c, id, part, &tensor, error));
+    const pf_role_rows rows = pf_role_rows_of(&c->config, id, 0);
+    for (int32_t i = 0; i < rows.rows; i++)
+        out[i] = pf_tensor_element(tensor.data, tensor.type, (size_t)pf_role_rows_element(&rows, i, 0));
+    *n_bytes = (size_t)rows.rows * pf_type_bytes(tensor.type);
+    return PF_OK;
+}
+
+bool pf_checkpoint_is_first(const pf_checkpoint *c, pf_tensor_id id)
+{
+    const pf_tensor_pattern *pattern = pf_config_pattern(&c->config, id.role);
+    if (pattern->stacked && id.expert > 0) return false;
+    switch (pattern->layout) {
+    case PF_LAYOUT_PLAIN: return true;
+    case PF_LAYOUT_QKV:
+    case PF_LAYOUT_QKV_GROUPS:
+    case PF_LAYOUT_QVK_QUARTERS: return id.role == PF_TENSOR_Q;
+    case PF_LAYOUT_GATE_UP:
+    case PF_LAYOUT_UP_GATE:
+    case PF_LAYOUT_GATE_UP_PAIRS:
+        return id.role == PF_TENSOR_GATE || id.role == PF_TENSOR_EXPERT_GATE || id.role == PF_TENSOR_SHARED_GATE;
+    }
+    return true;
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+
+void pf_checkpoint_integer_name(const pf_config *config, pf_tensor_id id, const char *part,
+                                char out[PF_MAX_TENSOR_NAME])
+{
+    static const char *const words[PF_N_TENSOR_ROLES] = {
+        [PF_TENSOR_Q] = "q.",          [PF_TENSOR_K] = "k.",
+        [PF_TENSOR_V] = "v.",          [PF_TENSOR_GATE] = "gate.",
+        [PF_TENSOR_UP] = "up.",        [PF_TENSOR_EXPERT_GATE] = "gate.",
+        [PF_TENSOR_EXPERT_UP] = "up.", [PF_TENSOR_SHARED_GATE] = "gate.",
+        [PF_TENSOR_SHARED_UP] = "up.",
+    };
+    const pf_tensor_pattern *pattern = pf_config_pattern(config, id.role);
+    const bool is_fused = pattern->layout != PF_LAYOUT_PLAIN;
+    char stem[PF_MAX_TENSOR_NAME], expert[16] = "";
+    pf_config_tensor_name(config, id, "weight", stem);
+    if (!pattern->bare) stem[strlen(stem) - strlen(".weight")] = '\0';
+    if (pattern->stacked) snprintf(expert, sizeof expert, "%d.", id.expert);
+    snprintf(out, PF_MAX_TENSOR_NAME, "%.100s.%s%s%s", stem, expert, is_fused ? words[id.role] : "", part);
 }
 
 const char *pf_checkpoint_params_part(pf_format format)
@@ -86,15 +154,16 @@ const char *pf_checkpoint_params_part(pf_format format)
     return pf_format_get(format)->group ? "weight_head" : "weight_zero";
 }
 
-static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
-                            const char *dtype, int64_t rows, int64_t columns, pf_tensor *out, pf_error *error)
+static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_id id, const char *part, const char *dtype, int64_t rows,
+                            int64_t columns, pf_tensor *out, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, role, layer, part, name);
+    name_tensor(c, id, part, name);
     const pf_status status = pf_safetensors_find_bytes(c->set, name, dtype, out, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
     if (status != PF_OK) return status;
-    return check_shape(c, name, out, rows, columns, error);
+    const int64_t shape[] = { rows, columns };
+    return check_shape(c, name, out, shape, columns == 0 ? 1 : 2, error);
 }
 
 /* The parts of a quantised matrix. */
@@ -103,18 +172,17 @@ typedef struct {
     int32_t rows, columns;
 } integers;
 
-static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, integers *out,
-                               pf_error *error)
+static pf_status find_integers(const pf_checkpoint *c, pf_tensor_id id, integers *out, pf_error *error)
 {
     const pf_format_info *format = pf_format_get(c->config.format);
     const char *params_part = pf_checkpoint_params_part(c->config.format);
     integers m = { .params = { .data = NULL } };
-    pf_config_shape(&c->config, role, &m.rows, &m.columns);
+    pf_config_shape(&c->config, id.role, &m.rows, &m.columns);
     const int64_t groups = format->group ? pf_gemm_groups(c->config.format, m.columns) : 0;
     const int64_t row_bytes = format->bits == 8 ? m.columns : ((int64_t)m.columns + 1) / 2;
-    PF_TRY(find_bytes(c, role, layer, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
-    PF_TRY(find_bytes(c, role, layer, "weight_scale", "F32", m.rows, 0, &m.scale, error));
-    if (params_part) PF_TRY(find_bytes(c, role, layer, params_part, "U8", m.rows, groups, &m.params, error));
+    PF_TRY(find_bytes(c, id, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
+    PF_TRY(find_bytes(c, id, "weight_scale", "F32", m.rows, 0, &m.scale, error));
+    if (params_part) PF_TRY(find_bytes(c, id, params_part, "U8", m.rows, groups, &m.params, error));
     *out = m;
     return PF_OK;
 }
@@ -183,21 +251,51 @@ static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
-pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_gemm_source *out,
-                               pf_error *error)
+static pf_status gather(const pf_checkpoint *c, const pf_role_rows *rows, const pf_tensor *tensor,
+                        pf_checkpoint_rows *out, pf_error *error)
 {
-    if (is_integer(c, role)) {
+    const size_t n = (size_t)rows->rows * (size_t)rows->columns;
+    out->gathered = malloc(n * pf_type_bytes(tensor->type));
+    if (out->gathered == NULL)
+        return pf_fail(error, PF_NOMEM, "%s: no memory to gather %zu weights of tensor \"%s\"", c->directory, n,
+                       tensor->name);
+    pf_role_rows_gather(rows, tensor, out->gathered);
+    out->source.data = out->gathered;
+    return PF_OK;
+}
+
+pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
+{
+    *out = (pf_checkpoint_rows){ .gathered = NULL };
+    if (is_integer(c, id.role)) {
         integers m;
-        PF_TRY(find_integers(c, role, layer, &m, error));
+        PF_TRY(find_integers(c, id, &m, error));
         PF_TRY(check_scales(c, &m, error));
         PF_TRY(check_params(c, &m, error));
-        *out = integer_source(c, &m);
+        out->source = integer_source(c, &m);
         return PF_OK;
     }
     pf_tensor tensor;
-    PF_TRY(pf_checkpoint_numbers(c, role, layer, "weight", &tensor, error));
-    *out = (pf_gemm_source){
-        .data = tensor.data, .type = tensor.type, .n_rows = (int32_t)tensor.shape[0], .stride = (size_t)tensor.shape[1]
+    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
+    const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
+    out->source = (pf_gemm_source){ .type = tensor.type, .n_rows = rows.rows, .stride = (size_t)rows.columns };
+    if (!pf_role_rows_are_contiguous(&rows)) return gather(c, &rows, &tensor, out, error);
+    out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
+    return PF_OK;
+}
+
+pf_status pf_checkpoint_file_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
+{
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
+    const int64_t columns = tensor.shape[tensor.n_dimensions - 1];
+    int64_t rows = 1;
+    for (int32_t d = 0; d < tensor.n_dimensions - 1; d++) rows *= tensor.shape[d]; /* its bytes are in a file */
+    if (rows > INT32_MAX)
+        return pf_fail(error, PF_LIMIT, "%s: tensor \"%s\" has %lld rows, expected at most %d", c->directory,
+                       tensor.name, (long long)rows, INT32_MAX);
+    *out = (pf_checkpoint_rows){
+        .source = { .data = tensor.data, .type = tensor.type, .n_rows = (int32_t)rows, .stride = (size_t)columns }
     };
     return PF_OK;
 }
@@ -225,21 +323,21 @@ static void advise(const void *data, size_t n_bytes, int advice, bool outward)
     if (begin < end) (void)madvise((void *)begin, end - begin, advice);
 }
 
-int32_t pf_checkpoint_chunk(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t multiple_of)
+int32_t pf_checkpoint_chunk(const pf_checkpoint *c, const pf_checkpoint_rows *matrix, int32_t multiple_of)
 {
     enum { BYTES = 2 << 20 };
-    const size_t some = row_bytes(c, matrix) * (size_t)multiple_of;
+    const size_t some = row_bytes(c, &matrix->source) * (size_t)multiple_of;
     return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
 }
 
-bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end,
+bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_checkpoint_rows *m, int32_t begin, int32_t end,
                                 pf_format into)
 {
+    const pf_gemm_source *matrix = &m->source;
     const size_t bytes = row_bytes(c, matrix), n = (size_t)(end - begin) * bytes;
     const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
 #ifdef MADV_POPULATE_READ
-    advise(rows, n, MADV_POPULATE_READ,
-           true); /* on failure (an old kernel, a truncated file) pages are read on access */
+    if (m->gathered == NULL) advise(rows, n, MADV_POPULATE_READ, true); /* on failure pages are read on access */
 #endif
     if (matrix->scales == NULL) return !pf_format_is_integer(into) || are_finite(rows, matrix->type, n);
     if (!is_int8(c, matrix)) return true;
@@ -248,10 +346,12 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *ma
     return valid;
 }
 
-void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end)
+void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_checkpoint_rows *matrix, int32_t begin, int32_t end)
 {
-    const size_t bytes = row_bytes(c, matrix);
-    advise((const uint8_t *)matrix->data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED, false);
+    if (matrix->gathered != NULL) return;
+    const size_t bytes = row_bytes(c, &matrix->source);
+    advise((const uint8_t *)matrix->source.data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED,
+           false);
 }
 
 static size_t scale_bytes(const pf_gemm_source *matrix)
@@ -266,23 +366,26 @@ static size_t params_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
     return (size_t)matrix->n_rows * (size_t)pf_gemm_groups(c->config.format, k);
 }
 
-size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_checkpoint_rows *rows)
 {
+    const pf_gemm_source *matrix = &rows->source;
     return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + params_bytes(c, matrix);
 }
 
-void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *matrix)
+void pf_checkpoint_release_matrix(const pf_checkpoint *c, pf_checkpoint_rows *rows)
 {
-    pf_checkpoint_release_rows(c, matrix, 0, matrix->n_rows);
+    const pf_gemm_source *matrix = &rows->source;
+    pf_checkpoint_release_rows(c, rows, 0, matrix->n_rows);
+    free(rows->gathered);
+    rows->gathered = NULL;
     advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
     advise(matrix->heads, params_bytes(c, matrix), MADV_DONTNEED, false);
 }
 
-pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_format into,
-                                  pf_error *error)
+pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_id id, pf_format into, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, role, layer, "weight", name);
+    name_tensor(c, id, "weight", name);
     if (!c->config.quantized)
         return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a weight that is not finite, which %s cannot hold",
                        c->directory, name, pf_format_get(into)->name);
@@ -291,10 +394,10 @@ pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, i
 
 /* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
-/* The names of the tensors that are read, sorted. */
+/* The names of the tensors that are read, sorted once all are there; they grow with what the files hold. */
 typedef struct {
     char (*names)[PF_MAX_TENSOR_NAME];
-    size_t n;
+    size_t n, capacity;
 } known_names;
 
 static int compare_names(const void *a, const void *b)
@@ -313,7 +416,7 @@ static bool is_known(const known_names *known, const char *name)
 static bool is_copy_of_embedding(const pf_checkpoint *c, const char *name)
 {
     char head[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", head);
+    pf_config_tensor_name(&c->config, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", head);
     return c->config.tied_embeddings && strcmp(name, head) == 0;
 }
 
@@ -344,11 +447,26 @@ static pf_status check_extra_tensors(const pf_checkpoint *c, known_names *known,
                         n_unused > SHOWN ? ", ..." : "");
 }
 
-static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names *known)
+static pf_status add_name(const pf_checkpoint *c, known_names *known, const char *name, pf_error *error)
 {
-    if (tensor->data == NULL) return;
-    snprintf(known->names[known->n++], PF_MAX_TENSOR_NAME, "%s", tensor->name);
+    if (known->n == known->capacity) {
+        const size_t capacity = known->capacity > 0 ? 2 * known->capacity : 64;
+        void *grown = realloc(known->names, capacity * sizeof *known->names);
+        if (grown == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory for the names of its tensors", c->directory);
+        known->names = grown;
+        known->capacity = capacity;
+    }
+    snprintf(known->names[known->n++], PF_MAX_TENSOR_NAME, "%s", name);
+    return PF_OK;
+}
+
+/* A tensor that roles share counts once. */
+static pf_status count_tensor(pf_checkpoint *c, const pf_tensor *tensor, bool is_first, known_names *known,
+                              pf_error *error)
+{
+    if (tensor->data == NULL || !is_first) return PF_OK;
     c->n_bytes += tensor->data_bytes;
+    return add_name(c, known, tensor->name, error);
 }
 
 /* The state of the visit of all tensors. */
@@ -357,36 +475,32 @@ typedef struct {
     known_names known;
 } survey;
 
-static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
+static pf_status check_tensor(void *user, pf_tensor_id id, const char *part, pf_error *error)
 {
     survey *s = user;
     pf_checkpoint *c = s->checkpoint;
     const bool is_weight = strcmp(part, "weight") == 0;
-    const bool of_integers = is_weight && is_integer(c, role);
+    const bool of_integers = is_weight && is_integer(c, id.role);
+    const bool is_first = of_integers || pf_checkpoint_is_first(c, id);
     integers m = { .rows = 0 };
     if (of_integers)
-        PF_TRY(find_integers(c, role, layer, &m, error));
+        PF_TRY(find_integers(c, id, &m, error));
     else
-        PF_TRY(pf_checkpoint_numbers(c, role, layer, part, &m.weight, error));
+        PF_TRY(pf_checkpoint_tensor(c, id, part, &m.weight, error));
     int32_t rows, columns;
-    pf_config_shape(&c->config, role, &rows, &columns);
+    pf_config_shape(&c->config, id.role, &rows, &columns);
     if (is_weight && columns && !of_integers) c->has_matrices[m.weight.type] = true;
     c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
-    c->n_tensors++;
-    count_tensor(c, &m.weight, &s->known);
-    count_tensor(c, &m.scale, &s->known);
-    count_tensor(c, &m.params, &s->known);
-    return PF_OK;
+    c->n_tensors += is_first;
+    PF_TRY(count_tensor(c, &m.weight, is_first, &s->known, error));
+    PF_TRY(count_tensor(c, &m.scale, is_first, &s->known, error));
+    return count_tensor(c, &m.params, is_first, &s->known, error);
 }
 
 /* Finds every tensor once, counts bytes and parameters, and decides about what is left over. */
 static pf_status check_tensors(pf_checkpoint *c, const pf_load_policy *policy, pf_error *error)
 {
-    enum { OF_A_ROLE = 4 }; /* weight, scale, group parameters, bias */
-    const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
-    survey s = { .checkpoint = c, .known = { calloc(most, sizeof *s.known.names), 0 } };
-    if (s.known.names == NULL)
-        return pf_fail(error, PF_NOMEM, "%s: no memory for the names of %zu tensors", c->directory, most);
+    survey s = { .checkpoint = c };
     pf_status status = pf_config_visit_tensors(&c->config, check_tensor, &s, error);
     if (status == PF_OK) status = check_extra_tensors(c, &s.known, policy, error);
     free(s.known.names);
@@ -415,11 +529,10 @@ static bool has_weight(const pf_checkpoint *c, pf_tensor_role role)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_tensor tensor;
-    name_tensor(c, role, 0, "weight", name);
+    name_tensor(c, (pf_tensor_id){ .role = role }, "weight", name);
     return pf_safetensors_find(c->set, name, &tensor, NULL) != PF_UNAVAILABLE;
 }
 
-/* A base model (LlamaModel) saves its tensors without the first component of their names; transformers adds it. */
 static void detect_prefix(pf_checkpoint *c)
 {
     if (has_weight(c, PF_TENSOR_EMBEDDING) || has_weight(c, PF_TENSOR_FINAL_NORM)) return;
@@ -430,7 +543,7 @@ static void detect_prefix(pf_checkpoint *c)
 static pf_status fail_without_head(const pf_checkpoint *c, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, PF_TENSOR_HEAD, 0, "weight", name);
+    name_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", name);
     return pf_fail(
         error, PF_FORMAT,
         "%s: no tensor \"%s\", and config.json does not tie the LM head to the embedding: this is a base model "
@@ -450,8 +563,8 @@ static pf_status resolve_head(pf_checkpoint *c, const volatile bool *cancel, pf_
     if (!has_weight(c, PF_TENSOR_HEAD)) return PF_OK;
     c->named_as_head = !has_weight(c, PF_TENSOR_EMBEDDING);
     if (c->named_as_head) return PF_OK;
-    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
-    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
+    PF_TRY(pf_checkpoint_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", &head, error));
+    PF_TRY(pf_checkpoint_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, "weight", &embedding, error));
     c->config.tied_embeddings = are_equal(&head, &embedding, cancel);
     if (!pf_is_told(cancel)) return PF_OK;
     return pf_fail(error, PF_CANCELLED, "%s: interrupted while its LM head was compared with its embedding",

@@ -55,8 +55,7 @@ typedef struct {
 
 /* A tensor to write. */
 typedef struct {
-    pf_tensor_role role;
-    int32_t layer;
+    pf_tensor_id id;
     const char *part; /* "weight" or "bias" */
     treatment treatment;
     int32_t rows, columns; /* columns 0: a vector */
@@ -66,15 +65,15 @@ typedef struct {
 
 typedef pf_status visit_fn(job *j, const item *it, pf_error *error);
 
-static item describe(const job *j, pf_tensor_role role, int32_t layer, const char *part)
+static item describe(const job *j, pf_tensor_id id, const char *part)
 {
-    item it = { .role = role, .layer = layer, .part = part, .treatment = KEPT };
-    pf_config_shape(&j->from.config, role, &it.rows, &it.columns);
+    item it = { .id = id, .part = part, .treatment = KEPT };
+    pf_config_shape(&j->from.config, id.role, &it.rows, &it.columns);
     if (strcmp(part, "bias") == 0) it.columns = 0;
     if (it.columns == 0) return it;
     if (!pf_format_is_integer(j->format))
         it.treatment = CONVERTED;
-    else if (pf_config_is_multiplied(&j->from.config, role))
+    else if (pf_config_is_multiplied(&j->from.config, id.role))
         it.treatment = QUANTISED;
     return it;
 }
@@ -85,10 +84,11 @@ typedef struct {
     visit_fn *visit;
 } visitor;
 
-static pf_status visit_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
+static pf_status visit_tensor(void *user, pf_tensor_id id, const char *part, pf_error *error)
 {
     const visitor *w = user;
-    const item it = describe(w->job, role, layer, part);
+    const item it = describe(w->job, id, part);
+    if (it.treatment != QUANTISED && !pf_checkpoint_is_first(&w->job->from, id)) return PF_OK; /* written whole */
     return w->visit(w->job, &it, error);
 }
 
@@ -105,40 +105,52 @@ typedef struct {
     size_t values, scale, params;
 } row_sizes;
 
-static row_sizes sizes_of(const job *j, const item *it)
+static row_sizes sizes_of(const job *j, const pf_checkpoint_rows *rows)
 {
-    const size_t k = (size_t)it->columns;
-    if (it->treatment == CONVERTED) return (row_sizes){ .values = k * pf_type_bytes(j->type) };
+    const size_t k = rows->source.stride;
+    if (!pf_format_is_integer(j->format)) return (row_sizes){ .values = k * pf_type_bytes(j->type) };
     const pf_format_info *format = pf_format_get(j->format);
-    const size_t groups = (size_t)pf_gemm_groups(j->format, it->columns);
+    const size_t groups = (size_t)pf_gemm_groups(j->format, (int32_t)k);
     return (row_sizes){ .values = format->bits == 8 ? k : (k + 1) / 2,
                         .scale = sizeof(float),
                         .params = pf_gemm_has_heads(j->format) ? groups : 0 };
 }
 
+/* The rows of a matrix: of the role, or where they keep their layout of the whole tensor of the file. */
+static pf_status open_rows(const job *j, const item *it, pf_checkpoint_rows *out, pf_error *error)
+{
+    return it->treatment == QUANTISED ? pf_checkpoint_matrix(&j->from, it->id, out, error)
+                                      : pf_checkpoint_file_matrix(&j->from, it->id, out, error);
+}
+
 /* ---- declaring ----------------------------------------------------------------------------------------------------- */
 
-/* columns 0: a vector. */
+/* A part of a matrix in integers. columns 0: a vector. */
 static pf_status declare(job *j, const item *it, const char *part, const char *dtype, int64_t columns, size_t n_bytes,
                          pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
     const int64_t shape[] = { it->rows, columns };
-    pf_config_tensor_name(&j->from.config, it->role, it->layer, part, name);
+    pf_checkpoint_integer_name(&j->from.config, it->id, part, name);
     return pf_safetensors_header_add(&j->header, name, dtype, shape, columns ? 2 : 1, n_bytes, error);
 }
 
-static pf_status declare_kept(job *j, const item *it, pf_error *error)
+/* A tensor as the file has it, in its own type or in another. */
+static pf_status declare_whole(job *j, const item *it, pf_error *error)
 {
+    char name[PF_MAX_TENSOR_NAME];
     pf_tensor tensor;
-    PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
-    return declare(j, it, it->part, pf_safetensors_dtype(tensor.type), it->columns, tensor.data_bytes, error);
+    PF_TRY(pf_checkpoint_tensor(&j->from, it->id, it->part, &tensor, error));
+    const pf_type type = it->treatment == KEPT ? tensor.type : j->type;
+    const size_t n_bytes = tensor.data_bytes / pf_type_bytes(tensor.type) * pf_type_bytes(type);
+    pf_config_tensor_name(&j->from.config, it->id, it->part, name);
+    return pf_safetensors_header_add(&j->header, name, pf_safetensors_dtype(type), tensor.shape, tensor.n_dimensions,
+                                     n_bytes, error);
 }
 
-static pf_status declare_quantised(job *j, const item *it, pf_error *error)
+static pf_status declare_quantised(job *j, const item *it, row_sizes row, pf_error *error)
 {
     const pf_format_info *format = pf_format_get(j->format);
-    const row_sizes row = sizes_of(j, it);
     const size_t n = (size_t)it->rows;
     const char *params_part = pf_checkpoint_params_part(j->format);
     const int64_t groups = format->group ? pf_gemm_groups(j->format, it->columns) : 0;
@@ -152,15 +164,14 @@ static pf_status declare_quantised(job *j, const item *it, pf_error *error)
 
 static pf_status declare_item(job *j, const item *it, pf_error *error)
 {
-    if (it->treatment == KEPT) return declare_kept(j, it, error);
-    pf_gemm_source source;
-    PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &source, error));
-    const row_sizes row = sizes_of(j, it);
-    const size_t bytes = (size_t)pf_checkpoint_chunk(&j->from, &source, 1) * (row.values + row.scale + row.params);
+    if (it->treatment == KEPT) return declare_whole(j, it, error);
+    pf_checkpoint_rows rows;
+    PF_TRY(open_rows(j, it, &rows, error));
+    const row_sizes row = sizes_of(j, &rows);
+    const size_t bytes = (size_t)pf_checkpoint_chunk(&j->from, &rows, 1) * (row.values + row.scale + row.params);
+    pf_checkpoint_release_matrix(&j->from, &rows);
     if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
-    if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
-    const size_t n_bytes = (size_t)it->rows * row.values;
-    return declare(j, it, "weight", pf_safetensors_dtype(j->type), it->columns, n_bytes, error);
+    return it->treatment == QUANTISED ? declare_quantised(j, it, row, error) : declare_whole(j, it, error);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
@@ -169,7 +180,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
 typedef struct {
     const job *j;
     const item *it;
-    pf_gemm_source source;
+    pf_checkpoint_rows rows;
     row_sizes row;
     _Atomic bool failed; /* the thread that sets it writes the two fields below */
     pf_status status;
@@ -178,15 +189,16 @@ typedef struct {
 
 static const unsigned char *source_row(const matrix_job *m, int32_t row)
 {
-    return (const unsigned char *)m->source.data + (size_t)row * m->source.stride * pf_type_bytes(m->source.type);
+    return (const unsigned char *)m->rows.source.data +
+           (size_t)row * m->rows.source.stride * pf_type_bytes(m->rows.source.type);
 }
 
 static void convert_row(const matrix_job *m, int32_t row, void *out)
 {
     const unsigned char *from = source_row(m, row);
     const pf_type type = m->j->type;
-    for (size_t k = 0; k < (size_t)m->it->columns; k++) {
-        const float value = pf_tensor_element(from, m->source.type, k);
+    for (size_t k = 0; k < m->rows.source.stride; k++) {
+        const float value = pf_tensor_element(from, m->rows.source.type, k);
         if (type == PF_TYPE_F32)
             ((float *)out)[k] = value;
         else
@@ -202,7 +214,7 @@ static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned 
         if (m->it->treatment == CONVERTED)
             convert_row(m, r, values);
         else
-            pf_gemm_quantise_row(m->j->format, source_row(m, r), m->source.type, m->it->columns, values, scales,
+            pf_gemm_quantise_row(m->j->format, source_row(m, r), m->rows.source.type, m->it->columns, values, scales,
                                  m->row.params ? params : NULL);
         values += m->row.values;
         scales += m->row.scale;
@@ -217,7 +229,7 @@ static pf_status write_part(const matrix_job *m, const void *data, size_t n_byte
 
 static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *buffer, pf_error *error)
 {
-    const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->it->rows;
+    const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->rows.source.n_rows;
     const row_sizes row = m->row;
     unsigned char *values = buffer, *scales = values + n * row.values, *params = scales + n * row.scale;
     const size_t values_at = m->j->offset, scales_at = values_at + all * row.values;
@@ -233,16 +245,16 @@ static void write_share(pf_member member, void *arg)
     matrix_job *m = arg;
     const job *j = m->j;
     unsigned char *buffer = (unsigned char *)j->buffers + (size_t)member.id * j->buffer_bytes;
-    const int32_t chunk = pf_checkpoint_chunk(&j->from, &m->source, 1);
+    const int32_t chunk = pf_checkpoint_chunk(&j->from, &m->rows, 1);
     int32_t begin, end;
-    pf_team_share(member, m->it->rows, &begin, &end);
+    pf_team_share(member, m->rows.source.n_rows, &begin, &end);
     for (int32_t to; begin < end && !m->failed && !pf_is_told(j->walk.cancel); begin = to) {
         to = end - begin > chunk ? begin + chunk : end;
         pf_error why = { 0 };
-        const bool fit = pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to, j->format);
+        const bool fit = pf_checkpoint_acquire_rows(&j->from, &m->rows, begin, to, j->format);
         const pf_status status = fit ? write_rows(m, begin, to, buffer, &why)
-                                     : pf_checkpoint_fail_rows(&j->from, m->it->role, m->it->layer, j->format, &why);
-        pf_checkpoint_release_rows(&j->from, &m->source, begin, to);
+                                     : pf_checkpoint_fail_rows(&j->from, m->it->id, j->format, &why);
+        pf_checkpoint_release_rows(&j->from, &m->rows, begin, to);
         if (status == PF_OK || atomic_exchange(&m->failed, true)) continue;
         m->status = status;
         m->error = why;
@@ -251,13 +263,16 @@ static void write_share(pf_member member, void *arg)
 
 static pf_status write_matrix(job *j, const item *it, pf_error *error)
 {
-    matrix_job m = { .j = j, .it = it, .row = sizes_of(j, it) };
-    PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &m.source, error));
+    matrix_job m = { .j = j, .it = it };
+    PF_TRY(open_rows(j, it, &m.rows, error));
+    m.row = sizes_of(j, &m.rows);
+    const size_t n_rows = (size_t)m.rows.source.n_rows, n_bytes = pf_checkpoint_matrix_bytes(&j->from, &m.rows);
     pf_team_run(j->options->team, write_share, &m);
+    pf_checkpoint_release_matrix(&j->from, &m.rows);
     PF_TRY(pf_walk_check(&j->walk, error));
     if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
-    j->offset += (size_t)it->rows * (m.row.values + m.row.scale + m.row.params);
-    pf_walk_on(&j->walk, pf_checkpoint_matrix_bytes(&j->from, &m.source));
+    j->offset += n_rows * (m.row.values + m.row.scale + m.row.params);
+    pf_walk_on(&j->walk, n_bytes);
     return PF_OK;
 }
 
@@ -266,7 +281,7 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
 static pf_status write_kept(job *j, const item *it, pf_error *error)
 {
     pf_tensor tensor;
-    PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
+    PF_TRY(pf_checkpoint_tensor(&j->from, it->id, it->part, &tensor, error));
     for (size_t done = 0, n; done < tensor.data_bytes; done += n) {
         PF_TRY(pf_walk_check(&j->walk, error));
         n = tensor.data_bytes - done < j->buffer_bytes ? tensor.data_bytes - done : j->buffer_bytes;

@@ -48,8 +48,8 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
 static int32_t default_context(const pf_config *config)
 {
     int32_t tokens = config->max_position;
-    if (config->rope.type == PF_ROPE_LONGROPE && config->rope.original_max_position < tokens)
-        tokens = (int32_t)config->rope.original_max_position;
+    if (config->ropes[0].type == PF_ROPE_LONGROPE && config->ropes[0].original_max_position < tokens)
+        tokens = (int32_t)config->ropes[0].original_max_position;
     return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
 }
 
@@ -219,7 +219,7 @@ static void fill_rope_table(pf_context *c)
                      .n = c->model->config.rotary_dim / 2,
                      .n_positions = c->config.max_tokens,
                      .cancel = c->config.cancel };
-    pf_rope_frequencies(&c->model->config, c->config.max_tokens, job.inv_freq, &job.scale);
+    pf_rope_frequencies(&c->model->config, 0, c->config.max_tokens, job.inv_freq, &job.scale);
     pf_team_run(c->team, fill_rope_share, &job);
 }
 
@@ -252,7 +252,7 @@ static pf_status create(pf_context *c, pf_error *error)
     if (status != PF_OK) return pf_fail(error, status, "no memory for %zu MiB of buffers", bytes >> 20);
     lay_out(c, c->model, n_threads, &c->arena);
     if (c->arena.used > c->arena.size) return pf_fail(error, PF_INTERNAL, "the buffers do not fit what was measured");
-    c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
+    c->attention_scale = c->model->config.plan.attention_scale;
     populate(c);
     fill_rope_table(c);
     const bool cancelled = pf_is_told(c->config.cancel);

@@ -120,7 +120,7 @@ static bool attention_half(pf_worker *w, int32_t l, pf_left_side *rows)
     const bool heads_by_columns = w->by_columns && c->heads_apart && !drops_rows;
     w->attended = heads_by_columns ? pf_worker_apart(c->attended, c->n_rows, w->heads, w->member.id) : c->attended;
 
-    const void *input = norm_and_pack(w, rows, layer->attention_norm);
+    const void *input = norm_and_pack(w, rows, layer->attention_norm.weight);
     if (heads_by_columns) claim_columns(w, n_rows, w->heads);
     multiply_qkv(w, &layer->qkv, rows, input);
     pf_worker_claim_residual(w, n_rows);
@@ -145,7 +145,7 @@ static void gated_half(pf_worker *w, const pf_layer *layer, const pf_left_side *
 {
     const pf_context *c = w->c;
     const int32_t n_rows = rows->groups.n_rows, intermediate = c->model->config.intermediate_size;
-    const void *input = norm_and_pack(w, rows, layer->mlp_norm);
+    const void *input = norm_and_pack(w, rows, layer->mlp_norm.weight);
     const pf_range mine = pf_columns_of(&layer->gate, pf_share_of(w, &layer->gate));
     if (w->by_columns) claim_columns(w, n_rows, mine);
     pf_multiply_gated(w, layer, rows, input, mine);
@@ -164,7 +164,7 @@ static void run_head(pf_worker *w, int32_t n_rows)
     const pf_lm_head *head = &c->model->head;
     w->gemm = pf_head_gemm(head);
     const pf_left_side rows = pf_left_side_of(w, n_rows, true);
-    const void *input = norm_and_pack(w, &rows, c->model->final_norm);
+    const void *input = norm_and_pack(w, &rows, c->model->final_norm.weight);
     const pf_head_rows of_head = { .member = w->member,
                                    .n_rows = n_rows,
                                    .normed = pf_left_side_normed(w, &rows),

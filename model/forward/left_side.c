@@ -45,7 +45,7 @@ void pf_left_side_norm(const pf_worker *w, const pf_left_side *a, int32_t tile, 
     const pf_rows x = w->c->x;
     const int32_t row = tile_row(w, a, tile), end = tile_row(w, a, tile + 1);
     w->kernels->rmsnorm(pf_row(pf_left_side_normed(w, a), row), pf_row(x, row), weight, end - row, config->hidden_size,
-                        x.stride, config->rms_eps);
+                        x.stride, config->norm_eps);
 }
 
 void pf_left_side_pack(const pf_worker *w, const pf_left_side *a, int32_t tile_begin, int32_t tile_end, pf_rows rows,

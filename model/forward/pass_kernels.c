@@ -99,8 +99,8 @@ static void run_in_layer(piece *p, int32_t l)
     p->w.attended = attended;
     switch (p->kernel) {
     case PF_PASS_NORM:
-        norm(p, &p->all, layer->attention_norm);
-        norm(p, rows, layer->mlp_norm);
+        norm(p, &p->all, layer->attention_norm.weight);
+        norm(p, rows, layer->mlp_norm.weight);
         break;
     case PF_PASS_PACK_NORMED:
         pack_normed(p, &p->all);
@@ -138,7 +138,7 @@ static void run_in_head(piece *p)
                                    .n_rows = c->n_logit_rows,
                                    .normed = pf_left_side_normed(&p->w, &rows),
                                    .logits = c->logits };
-    if (p->kernel == PF_PASS_NORM) norm(p, &rows, c->model->final_norm);
+    if (p->kernel == PF_PASS_NORM) norm(p, &rows, c->model->final_norm.weight);
     if (p->kernel == PF_PASS_PACK_NORMED) pack_normed(p, &rows);
     if (p->kernel == PF_PASS_HEAD)
         multiply_share(p, &head->full, &rows, pf_left_side_input(&p->w, &rows), c->logits, PF_GEMM_STORE);

@@ -20,7 +20,7 @@ static bool has_own_products(const pf_model_source *src)
 static size_t step_weights(const pf_checkpoint *checkpoint)
 {
     const pf_config *config = &checkpoint->config;
-    const size_t looked_up = config->tied_embeddings ? 0 : (size_t)config->vocab_size * (size_t)config->hidden_size;
+    const size_t looked_up = config->tied_embeddings ? 0 : (size_t)config->vocab_size * (size_t)config->embedding_size;
     return (size_t)checkpoint->n_parameters - looked_up;
 }
 
@@ -29,8 +29,8 @@ static double bytes_per_weight(const pf_model *m)
 {
     pf_gemm_weights panel;
     size_t bytes;
-    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &bytes) != PF_OK) return 0.0;
-    return (double)bytes / PF_GEMM_PANEL / m->config.hidden_size;
+    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.embedding_size, &panel, &bytes) != PF_OK) return 0.0;
+    return (double)bytes / PF_GEMM_PANEL / m->config.embedding_size;
 }
 
 /* Whether the twelve-bit product gives the bits of the sixteen-bit one and is fast. */
@@ -83,7 +83,7 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
                                   .has_own_products = has_own_products(src),
                                   .has_bias = pf_config_has_bias(&m->config, PF_TENSOR_HEAD),
                                   .n_vocab = m->config.vocab_size,
-                                  .hidden = m->config.hidden_size,
+                                  .hidden = m->config.embedding_size,
                                   .step_bytes = step_bytes,
                                   .weight_bytes = weight_bytes,
                                   .step_is_from_memory = pf_model_is_beyond_cache(m, (size_t)step_bytes) };

@@ -22,16 +22,21 @@ static pf_gemm_weights *matrix(pf_model *m, int32_t i)
                                    : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
 }
 
-pf_status pf_library_products_check(pf_backend backend, pf_format format, pf_act act, pf_error *error)
+pf_status pf_library_products_check(const pf_config *config, pf_backend backend, pf_format format, pf_act act,
+                                    pf_error *error)
 {
-    return backend == PF_BACKEND_ONEDNN ? pf_onednn_check(format, act, error) : PF_OK;
+    if (backend != PF_BACKEND_ONEDNN) return PF_OK;
+    if (config->plan.n_experts > 0)
+        return pf_fail(error, PF_UNSUPPORTED, "--gemm onednn: a %s has experts, which oneDNN's products do not run",
+                       pf_architecture_name(config->architecture));
+    return pf_onednn_check(format, act, error);
 }
 
 static pf_status attach(pf_model *m, pf_library_products *products, pf_team *team, pf_error *error)
 {
     PF_TRY(pf_onednn_open(team, &products->onednn, error));
     for (int32_t i = 0; i < n_matrices(m); i++)
-        PF_TRY(pf_onednn_attach(products->onednn, team, matrix(m, i), m->act, error));
+        if (matrix(m, i)->n > 0) PF_TRY(pf_onednn_attach(products->onednn, team, matrix(m, i), m->act, error));
     const pf_kernel *kernel = pf_onednn_kernel(m->format, m->act);
     m->kernels.chosen_gemm[m->format][m->act] = kernel;
     m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
@@ -43,7 +48,8 @@ pf_status pf_library_products_attach(pf_model *model, pf_backend backend, pf_tea
     if (backend != PF_BACKEND_ONEDNN) return PF_OK;
     pf_library_products *products = model->products = calloc(1, sizeof *products);
     if (products == NULL) return pf_fail(error, PF_NOMEM, "no memory for oneDNN's products");
-    for (int32_t i = 0; i < n_matrices(model); i++) products->bytes += pf_onednn_copy_bytes(matrix(model, i));
+    for (int32_t i = 0; i < n_matrices(model); i++)
+        if (matrix(model, i)->n > 0) products->bytes += pf_onednn_copy_bytes(matrix(model, i));
     const size_t memory_bytes = model->machine.memory_bytes, held = model->arena.size;
     if (memory_bytes > 0 && (held > memory_bytes || products->bytes > memory_bytes - held))
         return pf_fail(error, PF_LIMIT,
@@ -55,7 +61,8 @@ pf_status pf_library_products_attach(pf_model *model, pf_backend backend, pf_tea
 void pf_library_products_detach(pf_model *model)
 {
     if (model->products == NULL) return;
-    for (int32_t i = 0; i < n_matrices(model); i++) pf_onednn_detach(matrix(model, i));
+    for (int32_t i = 0; i < n_matrices(model); i++)
+        if (matrix(model, i)->n > 0) pf_onednn_detach(matrix(model, i));
     pf_onednn_close(model->products->onednn);
     free(model->products);
     model->products = NULL;

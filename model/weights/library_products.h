@@ -12,7 +12,8 @@
 typedef struct pf_library_products pf_library_products;
 
 /* PF_OK for our own products. PF_UNSUPPORTED: the library is not there or has no such product; the sentence says which. */
-PF_MUST_USE pf_status pf_library_products_check(pf_backend backend, pf_format format, pf_act act, pf_error *error);
+PF_MUST_USE pf_status pf_library_products_check(const pf_config *config, pf_backend backend, pf_format format,
+                                                pf_act act, pf_error *error);
 
 /* Makes the copies by the team. Nothing for our own products. PF_LIMIT: with what the model holds they are more than the
  * machine's memory; PF_NOMEM, PF_INTERNAL. */

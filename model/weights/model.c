@@ -11,41 +11,70 @@
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
-/* Plans a matrix and takes its memory. */
-static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_format format, pf_linear *linear,
-                                pf_arena *arena)
+/* Plans a matrix and takes its memory; one without rows stays zero. */
+static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, pf_format format,
+                                pf_linear *linear, pf_arena *arena)
 {
     int32_t n = 0, k = 0;
+    bool has_bias = false;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         int32_t rows;
+        if (!pf_model_has_part(m, recipe->parts[p], layer)) continue;
         pf_config_shape(&m->config, recipe->parts[p], &rows, &k);
         if (__builtin_add_overflow(n, rows, &n)) return PF_LIMIT;
+        has_bias |= pf_config_has_bias(&m->config, recipe->parts[p]);
     }
+    *linear = (pf_linear){ .bias = NULL };
+    if (n == 0) return PF_OK;
     size_t bytes;
     PF_TRY(pf_gemm_plan_weights(format, n, k, &linear->weights, &bytes));
     linear->weights.panels = pf_arena_take(arena, bytes, 1);
-    linear->bias = NULL;
-    if (pf_config_has_bias(&m->config, recipe->parts[0])) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
+    if (has_bias) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
+    return PF_OK;
+}
+
+static pf_norm_weights lay_out_norm(const pf_model *m, pf_tensor_role role, pf_arena *arena)
+{
+    int32_t n, columns;
+    if (!m->config.plan.has[role]) return (pf_norm_weights){ NULL, NULL };
+    pf_config_shape(&m->config, role, &n, &columns);
+    return (pf_norm_weights){
+        .weight = pf_arena_take(arena, (size_t)n, sizeof(float)),
+        .bias = pf_config_has_bias(&m->config, role) ? pf_arena_take(arena, (size_t)n, sizeof(float)) : NULL,
+    };
+}
+
+static pf_status lay_out_layer(pf_model *m, int32_t l, pf_arena *arena)
+{
+    pf_layer *layer = &m->layers[l];
+    for (int i = 0; i < PF_N_LAYER_NORMS; i++)
+        *pf_layer_norm(layer, i) = lay_out_norm(m, pf_layer_norms[i].role, arena);
+    layer->sinks = NULL;
+    if (m->config.plan.has[PF_TENSOR_SINKS])
+        layer->sinks = pf_arena_take(arena, (size_t)m->config.n_heads, sizeof(float));
+    layer->experts = &m->experts[(size_t)l * PF_EXPERT_MATRICES * (size_t)m->config.plan.n_experts];
+    for (int32_t i = 0; i < pf_layer_n_matrices(m); i++)
+        PF_TRY(lay_out_linear(m, pf_layer_recipe(i), l, pf_layer_format(m, i), pf_layer_matrix(layer, i), arena));
     return PF_OK;
 }
 
 /* Assigns memory to every weight. The same function measures and takes. */
 static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
-    const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
-    m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
-    m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
-    for (int32_t l = 0; l < m->config.n_layers; l++) {
-        pf_layer *layer = &m->layers[l];
-        layer->attention_norm = pf_arena_take(arena, hidden, sizeof(float));
-        layer->mlp_norm = pf_arena_take(arena, hidden, sizeof(float));
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
-    }
+    const size_t n_vocab = (size_t)m->config.vocab_size, value = pf_type_bytes(m->row_type);
+    m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, (size_t)m->config.embedding_size * value);
+    m->positions = NULL;
+    if (m->config.plan.has[PF_TENSOR_POSITIONS])
+        m->positions = pf_arena_take(arena, (size_t)m->config.n_positions, (size_t)m->config.hidden_size * value);
+    m->embedding_norm = lay_out_norm(m, PF_TENSOR_EMBEDDING_NORM, arena);
+    m->final_norm = lay_out_norm(m, PF_TENSOR_FINAL_NORM, arena);
+    PF_TRY(lay_out_linear(m, &pf_project_in_recipe, 0, m->format, &m->project_in, arena));
+    PF_TRY(lay_out_linear(m, &pf_project_out_recipe, 0, m->format, &m->project_out, arena));
+    for (int32_t l = 0; l < m->config.n_layers; l++) PF_TRY(lay_out_layer(m, l, arena));
     pf_head_matrix matrices[PF_HEAD_MATRICES];
     const int32_t n = pf_head_matrices(&m->head, matrices);
     for (int32_t i = 0; i < n; i++)
-        PF_TRY(lay_out_linear(m, &pf_head_recipe, matrices[i].format, matrices[i].linear, arena));
+        PF_TRY(lay_out_linear(m, &pf_head_recipe, 0, matrices[i].format, matrices[i].linear, arena));
     pf_head_lay_out(&m->head, m->config.tied_embeddings ? m->embedding : NULL, arena);
     return PF_OK;
 }
@@ -59,7 +88,9 @@ static void set_hints(const pf_model *m, pf_gemm_weights *w)
 static void set_all_hints(pf_model *m)
 {
     for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) set_hints(m, &pf_layer_matrix(&m->layers[l], i)->weights);
+        for (int32_t i = 0; i < pf_layer_n_matrices(m); i++) set_hints(m, &pf_layer_matrix(&m->layers[l], i)->weights);
+    set_hints(m, &m->project_in.weights);
+    set_hints(m, &m->project_out.weights);
     set_hints(m, &m->head.full.weights);
     set_hints(m, &m->head.coarse.weights);
 }
@@ -124,10 +155,12 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
     m->n_parameters = src->checkpoint.n_parameters;
     PF_TRY(pf_model_choose(m, src, error));
-    PF_TRY(pf_library_products_check(src->options->backend, m->format, m->act, error));
+    PF_TRY(pf_library_products_check(&m->config, src->options->backend, m->format, m->act, error));
 
+    const size_t n_experts = (size_t)m->config.n_layers * (size_t)m->config.plan.n_experts;
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
-    if (m->layers == NULL)
+    m->experts = calloc(n_experts * PF_EXPERT_MATRICES + 1, sizeof *m->experts);
+    if (m->layers == NULL || m->experts == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
     PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
@@ -156,6 +189,7 @@ void pf_model_release(pf_model *model)
     pf_library_products_detach(model);
     pf_arena_destroy(&model->arena);
     free(model->layers);
+    free(model->experts);
     free(model);
 }
 

@@ -19,13 +19,30 @@ static size_t linear_bytes(const pf_linear *linear)
     return panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
 }
 
+static size_t norm_bytes(const pf_model *model, pf_tensor_role role)
+{
+    int32_t n, columns;
+    pf_config_shape(&model->config, role, &n, &columns);
+    return model->config.plan.has[role] ? (size_t)n * sizeof(float) : 0;
+}
+
+/* Of the experts of a layer only the chosen ones are read. All have one size. */
+static size_t experts_step_bytes(const pf_model *model, const pf_layer *layer)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < PF_EXPERT_MATRICES * model->config.plan.n_experts_used; i++)
+        bytes += linear_bytes(&layer->experts[i]);
+    return bytes;
+}
+
 size_t pf_model_step_bytes(const pf_model *model)
 {
-    const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
-    size_t bytes = norm_bytes + linear_bytes(pf_head_step_matrix(&model->head));
+    size_t bytes = norm_bytes(model, PF_TENSOR_FINAL_NORM) + linear_bytes(&model->project_in) +
+                   linear_bytes(&model->project_out) + linear_bytes(pf_head_step_matrix(&model->head));
     for (int32_t l = 0; l < model->config.n_layers; l++) {
-        bytes += 2 * norm_bytes;
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
+        for (int i = 0; i < PF_N_LAYER_NORMS; i++) bytes += norm_bytes(model, pf_layer_norms[i].role);
+        for (int32_t i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
+        bytes += experts_step_bytes(model, &model->layers[l]);
     }
     return bytes;
 }
@@ -46,10 +63,12 @@ static uint64_t read_share(pf_member member, pf_read_fn *read, const pf_linear *
 
 uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t matrices, pf_read_fn *read)
 {
+    const int32_t n_read = PF_N_LAYER_MATRICES + PF_EXPERT_MATRICES * model->config.plan.n_experts_used;
     uint64_t sum = 0;
     for (int32_t l = 0; l < model->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            if (matrices >> i & 1) sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
+        for (int32_t i = 0; i < n_read; i++)
+            if (i >= PF_N_LAYER_MATRICES ? matrices == UINT32_MAX : matrices >> i & 1)
+                sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
     if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, pf_head_step_matrix(&model->head));
     return sum;
 }
@@ -79,7 +98,8 @@ static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int
 {
     char name[PF_MAX_TENSOR_NAME];
     int32_t rows, columns;
-    pf_config_tensor_name(&m->config, role, layer, "weight", name);
+    if (!pf_config_has(&m->config, role, layer)) return;
+    pf_config_tensor_name(&m->config, (pf_tensor_id){ role, layer, 0 }, "weight", name);
     pf_config_shape(&m->config, role, &rows, &columns);
     const pf_kernel *kernel = m->kernels.chosen[PF_OP_RMSNORM][PF_TYPE_F32];
     const pf_model_tensor tensor = { .name = name,
@@ -93,13 +113,19 @@ static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int
 }
 
 /* "model.layers.0.self_attn.q_proj+k_proj+v_proj.weight" */
-static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, char *out, size_t capacity)
+static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, int32_t expert, char *out,
+                       size_t capacity)
 {
-    char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&m->config, recipe->parts[0], layer, "weight", name);
-    snprintf(out, capacity, "%s", name);
+    char name[PF_MAX_TENSOR_NAME], before[PF_MAX_TENSOR_NAME];
+    pf_tensor_id id = { recipe->parts[0], layer, expert };
+    pf_config_tensor_name(&m->config, id, "weight", before);
+    snprintf(out, capacity, "%s", before);
     for (int32_t p = 1; p < recipe->n_parts; p++) {
-        pf_config_tensor_name(&m->config, recipe->parts[p], layer, "weight", name);
+        id.role = recipe->parts[p];
+        if (!pf_model_has_part(m, id.role, layer)) continue;
+        pf_config_tensor_name(&m->config, id, "weight", name);
+        if (strcmp(name, before) == 0) continue; /* one tensor of the file */
+        snprintf(before, sizeof before, "%s", name);
         char *dot = strrchr(name, '.'); /* before "weight" */
         if (dot != NULL) *dot = '\0';
         const char *last = strrchr(name, '.');
@@ -157,11 +183,12 @@ static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out
 }
 
 /* `reason`: NULL for that of all matrices. */
-static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,
+static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, pf_tensor_id id,
                          const pf_linear *linear, const pf_kernel *kernel, const char *reason)
 {
     char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
-    join_names(m, recipe, layer, name, sizeof name);
+    if (linear->weights.n == 0) return;
+    join_names(m, recipe, id.layer, id.expert, name, sizeof name);
     snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
     if (reason != NULL)
         snprintf(v->reason, sizeof v->reason, "%s", reason);
@@ -179,31 +206,32 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
 
 static void visit_rows(const pf_model *m, visitor *v, pf_tensor_role role, const char *reason)
 {
-    const size_t n = (size_t)m->config.vocab_size * (size_t)m->config.hidden_size;
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&m->config, role, 0, "weight", name);
+    int32_t rows, columns;
+    pf_config_shape(&m->config, role, &rows, &columns);
+    pf_config_tensor_name(&m->config, (pf_tensor_id){ .role = role }, "weight", name);
     snprintf(v->format, sizeof v->format, "%s rows", pf_type_name(m->row_type));
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = "row lookup",
                                      .reason = reason,
-                                     .rows = m->config.vocab_size,
-                                     .columns = m->config.hidden_size,
-                                     .bytes = n * pf_type_bytes(m->row_type) };
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .bytes = (size_t)rows * (size_t)columns * pf_type_bytes(m->row_type) };
     v->visit(v->user, &tensor);
 }
 
 static void visit_embedding_in_head(const pf_model *m, visitor *v)
 {
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&m->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    pf_config_tensor_name(&m->config, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, "weight", name);
     snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = "row lookup: pf_gemm_unpack_row",
                                      .reason = "the head is the same tensor: rows are gathered from its panels",
                                      .rows = m->config.vocab_size,
-                                     .columns = m->config.hidden_size };
+                                     .columns = m->config.embedding_size };
     v->visit(v->user, &tensor);
 }
 
@@ -219,18 +247,43 @@ static void visit_looked_up(const pf_model *m, visitor *v)
                    : m->config.tied_embeddings
                        ? "rows are looked up: from the head's panels, in the cache, it takes longer"
                        : "rows are looked up, never multiplied");
+    if (m->positions != NULL) visit_rows(m, v, PF_TENSOR_POSITIONS, "rows are looked up, never multiplied");
     if (has_own_rows) visit_rows(m, v, PF_TENSOR_HEAD, of_head);
 }
 
-static void visit_layer_matrix(const pf_model *m, visitor *v, int32_t l, int matrix)
+static void visit_layer_matrix(const pf_model *m, visitor *v, int32_t l, int32_t matrix)
 {
-    visit_linear(m, v, &pf_layer_recipes[matrix], l, pf_layer_matrix(&m->layers[l], matrix),
-                 m->kernels.chosen_gemm[m->format][m->act], NULL);
+    const bool is_router = matrix == PF_MATRIX_ROUTER;
+    const pf_kernel *kernel =
+        is_router ? m->kernels.chosen_gemm[PF_FORMAT_F32][PF_ACT_F32] : m->kernels.chosen_gemm[m->format][m->act];
+    visit_linear(m, v, pf_layer_recipe(matrix), (pf_tensor_id){ .layer = l, .expert = pf_layer_expert(matrix) },
+                 pf_layer_matrix(&m->layers[l], matrix), kernel,
+                 is_router ? "it decides which experts run: F32 keeps the decision exact" : NULL);
+}
+
+static void visit_layer(const pf_model *m, visitor *v, int32_t l)
+{
+    visit_vector(m, v, PF_TENSOR_ATTENTION_NORM, l);
+    visit_layer_matrix(m, v, l, PF_MATRIX_QKV);
+    visit_vector(m, v, PF_TENSOR_Q_NORM, l);
+    visit_vector(m, v, PF_TENSOR_K_NORM, l);
+    visit_vector(m, v, PF_TENSOR_SINKS, l);
+    visit_layer_matrix(m, v, l, PF_MATRIX_O);
+    visit_vector(m, v, PF_TENSOR_ATTENTION_POST, l);
+    visit_vector(m, v, PF_TENSOR_MLP_NORM, l);
+    for (int32_t i = PF_MATRIX_GATE; i < pf_layer_n_matrices(m); i++) visit_layer_matrix(m, v, l, i);
+    visit_vector(m, v, PF_TENSOR_MLP_POST, l);
+}
+
+/* A matrix before the layers or behind them. */
+static void visit_end(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, const pf_linear *linear)
+{
+    visit_linear(m, v, recipe, (pf_tensor_id){ .layer = 0 }, linear, m->kernels.chosen_gemm[m->format][m->act], NULL);
 }
 
 static void visit_head_matrix(const pf_model *m, visitor *v, const pf_linear *linear)
 {
-    visit_linear(m, v, &pf_head_recipe, 0, linear, pf_head_product(&m->head, linear),
+    visit_linear(m, v, &pf_head_recipe, (pf_tensor_id){ .layer = 0 }, linear, pf_head_product(&m->head, linear),
                  pf_head_matrix_reason(&m->head, linear));
 }
 
@@ -238,13 +291,10 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
 {
     visitor v = { .visit = visit, .user = user };
     visit_looked_up(model, &v);
-    for (int32_t l = 0; l < model->config.n_layers; l++) {
-        visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
-        visit_layer_matrix(model, &v, l, PF_MATRIX_QKV);
-        visit_layer_matrix(model, &v, l, PF_MATRIX_O);
-        visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
-        for (int i = PF_MATRIX_GATE; i < PF_N_LAYER_MATRICES; i++) visit_layer_matrix(model, &v, l, i);
-    }
+    visit_vector(model, &v, PF_TENSOR_EMBEDDING_NORM, 0);
+    visit_end(model, &v, &pf_project_in_recipe, &model->project_in);
+    for (int32_t l = 0; l < model->config.n_layers; l++) visit_layer(model, &v, l);
+    visit_end(model, &v, &pf_project_out_recipe, &model->project_out);
     visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
     visit_head_matrix(model, &v, &model->head.full);
     const pf_linear *step = pf_head_step_matrix(&model->head);

@@ -9,8 +9,28 @@ const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES] = {
     [PF_MATRIX_GATE] = { offsetof(pf_layer, gate), 1, { PF_TENSOR_GATE } },
     [PF_MATRIX_UP] = { offsetof(pf_layer, up), 1, { PF_TENSOR_UP } },
     [PF_MATRIX_DOWN] = { offsetof(pf_layer, down), 1, { PF_TENSOR_DOWN } },
+    [PF_MATRIX_ROUTER] = { offsetof(pf_layer, router), 2, { PF_TENSOR_ROUTER, PF_TENSOR_SHARED_ROUTER } },
+    [PF_MATRIX_SHARED_GATE] = { offsetof(pf_layer, shared_gate), 1, { PF_TENSOR_SHARED_GATE } },
+    [PF_MATRIX_SHARED_UP] = { offsetof(pf_layer, shared_up), 1, { PF_TENSOR_SHARED_UP } },
+    [PF_MATRIX_SHARED_DOWN] = { offsetof(pf_layer, shared_down), 1, { PF_TENSOR_SHARED_DOWN } },
 };
+const pf_matrix_recipe pf_expert_recipes[PF_EXPERT_MATRICES] = {
+    { 0, 1, { PF_TENSOR_EXPERT_GATE } },
+    { 0, 1, { PF_TENSOR_EXPERT_UP } },
+    { 0, 1, { PF_TENSOR_EXPERT_DOWN } },
+};
+const pf_matrix_recipe pf_project_in_recipe = { 0, 1, { PF_TENSOR_PROJECT_IN } };
+const pf_matrix_recipe pf_project_out_recipe = { 0, 1, { PF_TENSOR_PROJECT_OUT } };
 const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
+
+const pf_norm_recipe pf_layer_norms[PF_N_LAYER_NORMS] = {
+    { offsetof(pf_layer, attention_norm), PF_TENSOR_ATTENTION_NORM },
+    { offsetof(pf_layer, q_norm), PF_TENSOR_Q_NORM },
+    { offsetof(pf_layer, k_norm), PF_TENSOR_K_NORM },
+    { offsetof(pf_layer, attention_post), PF_TENSOR_ATTENTION_POST },
+    { offsetof(pf_layer, mlp_norm), PF_TENSOR_MLP_NORM },
+    { offsetof(pf_layer, mlp_post), PF_TENSOR_MLP_POST },
+};
 
 bool pf_model_heads_divide(const pf_model *model, int32_t n_members)
 {
@@ -38,7 +58,7 @@ int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels ou
 
 void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride)
 {
-    const size_t hidden = (size_t)model->config.hidden_size;
+    const size_t hidden = (size_t)model->config.embedding_size;
     for (int32_t i = 0; i < n_rows; i++, x += stride) {
         if (model->embedding == NULL) {
             pf_gemm_unpack_row(&model->head.full.weights, tokens[i], x);

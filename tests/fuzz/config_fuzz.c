@@ -31,12 +31,12 @@ static void check(const pf_config *c)
     require(c->head_dim % 2 == 0 && c->head_dim <= PF_MAX_HEAD_DIM && c->rotary_dim <= c->head_dim);
     require(c->max_context >= c->max_position && c->n_eos <= PF_MAX_EOS_IDS);
     for (size_t k = 0; k < sizeof contexts / sizeof *contexts; k++) {
-        pf_rope_frequencies(c, contexts[k], inv_freq, &scale);
+        pf_rope_frequencies(c, 0, contexts[k], inv_freq, &scale);
         for (int32_t i = 0; i < c->rotary_dim / 2; i++) require(isfinite(inv_freq[i]));
         require(isfinite(scale));
     }
     for (int role = 0; role < PF_N_TENSOR_ROLES; role++)
-        pf_config_tensor_name(c, (pf_tensor_role)role, c->n_layers - 1, "weight", name);
+        pf_config_tensor_name(c, (pf_tensor_id){ (pf_tensor_role)role, c->n_layers - 1, 0 }, "weight", name);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

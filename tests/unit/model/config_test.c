@@ -94,10 +94,10 @@ static void dimensions_are_read_and_defaults_filled_in(void **state)
     assert_int_equal(c.rotary_dim, 16);
     assert_int_equal(c.max_position, 256);
     assert_int_equal(c.max_context, 256);
-    assert_true(c.rms_eps == 1e-5f);
-    assert_false(c.tied_embeddings || c.attention_bias || c.mlp_bias);
-    assert_int_equal(c.rope.type, PF_ROPE_DEFAULT);
-    assert_true(c.rope.theta == 10000.0);
+    assert_true(c.norm_eps == 1e-5f);
+    assert_false(c.tied_embeddings || pf_config_has_bias(&c, PF_TENSOR_Q) || pf_config_has_bias(&c, PF_TENSOR_UP));
+    assert_int_equal(c.ropes[0].type, PF_ROPE_DEFAULT);
+    assert_true(c.ropes[0].theta == 10000.0);
     assert_int_equal(c.n_eos, 0);
 }
 
@@ -109,8 +109,8 @@ static void explicit_fields_override_defaults(void **state)
                                      "\"bos_token_id\": 1, \"eos_token_id\": [2, 3, 2],"));
     assert_int_equal(c.n_kv_heads, 2);
     assert_int_equal(c.head_dim, 24); /* 4 * 24 differs from hidden_size, which is allowed */
-    assert_true(c.tied_embeddings && c.attention_bias && c.mlp_bias);
-    assert_true(c.rope.theta == 500000.0);
+    assert_true(c.tied_embeddings && pf_config_has_bias(&c, PF_TENSOR_Q) && pf_config_has_bias(&c, PF_TENSOR_UP));
+    assert_true(c.ropes[0].theta == 500000.0);
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos_ids[1], 3);
     assert_true(pf_config_has_bias(&c, PF_TENSOR_O) && pf_config_has_bias(&c, PF_TENSOR_DOWN));
@@ -501,8 +501,8 @@ static void a_false_rope_scaling_is_none(void **state)
     };
     for (size_t i = 0; i < PF_COUNT(texts); i++) {
         const pf_config c = parsed(texts[i]);
-        assert_int_equal(c.rope.type, PF_ROPE_DEFAULT);
-        assert_true(c.rope.theta == 10000.0);
+        assert_int_equal(c.ropes[0].type, PF_ROPE_DEFAULT);
+        assert_true(c.ropes[0].theta == 10000.0);
     }
     assert_refused(LLAMA("\"rope_scaling\": true,"), PF_FORMAT, "rope_scaling");
     assert_refused(LLAMA("\"rope_scaling\": 2,"), PF_FORMAT, "rope_scaling");
@@ -552,13 +552,13 @@ static void tensor_names_are_those_of_transformers(void **state)
     (void)state;
     const pf_config c = { .architecture = PF_ARCH_LLAMA };
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&c, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    pf_config_tensor_name(&c, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, "weight", name);
     assert_string_equal(name, "model.embed_tokens.weight");
-    pf_config_tensor_name(&c, PF_TENSOR_HEAD, 0, "weight", name);
+    pf_config_tensor_name(&c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", name);
     assert_string_equal(name, "lm_head.weight");
-    pf_config_tensor_name(&c, PF_TENSOR_MLP_NORM, 12, "weight", name);
+    pf_config_tensor_name(&c, (pf_tensor_id){ PF_TENSOR_MLP_NORM, 12, 0 }, "weight", name);
     assert_string_equal(name, "model.layers.12.post_attention_layernorm.weight");
-    pf_config_tensor_name(&c, PF_TENSOR_Q, 0, "bias", name);
+    pf_config_tensor_name(&c, (pf_tensor_id){ .role = PF_TENSOR_Q }, "bias", name);
     assert_string_equal(name, "model.layers.0.self_attn.q_proj.bias");
 }
 
@@ -592,8 +592,8 @@ static void max_position_is_capped(void **state)
 static void rms_norm_eps_may_be_zero(void **state)
 {
     (void)state;
-    assert_true(parsed(LLAMA_WITH("", "256", "0")).rms_eps == 0.0f);
-    assert_true(parsed(LLAMA_WITH("", "256", "1e-50")).rms_eps == 0.0f);
+    assert_true(parsed(LLAMA_WITH("", "256", "0")).norm_eps == 0.0f);
+    assert_true(parsed(LLAMA_WITH("", "256", "1e-50")).norm_eps == 0.0f);
 }
 
 /* One vector of transformers. PyTorch's vector pow and libm differ by up to two ulps. */
@@ -604,14 +604,14 @@ static void check_frequencies(const json_t *item, size_t index)
     free(text);
 
     float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
-    pf_rope_frequencies(&c, (int32_t)json_integer_value(json_object_get(item, "context")), inv_freq, &scale);
+    pf_rope_frequencies(&c, 0, (int32_t)json_integer_value(json_object_get(item, "context")), inv_freq, &scale);
     const json_t *expected = json_object_get(item, "inv_freq");
     assert_int_equal(json_array_size(expected), c.rotary_dim / 2);
     for (size_t i = 0; i < json_array_size(expected); i++) {
         const double want = json_number_value(json_array_get(expected, i));
         if (!(fabs((double)inv_freq[i] - want) <= 2.5e-7 * want))
-            fail_msg("case %zu (%s): inv_freq[%zu] is %.9g, expected %.9g", index, pf_rope_type_name(c.rope.type), i,
-                     (double)inv_freq[i], want);
+            fail_msg("case %zu (%s): inv_freq[%zu] is %.9g, expected %.9g", index, pf_rope_type_name(c.ropes[0].type),
+                     i, (double)inv_freq[i], want);
     }
     const double want = json_number_value(json_object_get(item, "attention_scale"));
     if (!(fabs((double)scale - want) <= 1e-7 * fabs(want)))
@@ -641,7 +641,7 @@ static void a_theta_of_one_rotates_all_dimensions_alike(void **state)
     for (size_t i = 0; i < PF_COUNT(texts); i++) {
         float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
         const pf_config c = parsed(texts[i]);
-        pf_rope_frequencies(&c, 16, inv_freq, &scale);
+        pf_rope_frequencies(&c, 0, 16, inv_freq, &scale);
         for (int32_t k = 0; k < c.rotary_dim / 2; k++) assert_true(inv_freq[k] == 1.0f);
     }
 }

@@ -296,6 +296,8 @@ bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role)
 static pf_status visit_role(const pf_config *config, pf_tensor_id id, pf_config_tensor_fn *visit, void *user,
                             pf_error *error)
 {
+    if (id.role == PF_TENSOR_HEAD && config->tied_embeddings && pf_config_has_bias(config, id.role))
+        return visit(user, id, "bias", error);
     if (!pf_config_has(config, id.role, id.layer)) return PF_OK;
     const int32_t n = pf_role_is_of_expert(id.role) ? config->plan.n_experts : 1;
     for (id.expert = 0; id.expert < n; id.expert++) {

@@ -5,6 +5,7 @@
  */
 #include "model/files/checkpoint.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,31 @@ static pf_status gather(const pf_checkpoint *c, const pf_role_rows *rows, const 
     return PF_OK;
 }
 
+/* Divides each row by its length, in F32. Source: NormHead of Baichuan 2, arXiv:2309.10305, section 2.3. */
+static pf_status normalise(const pf_checkpoint *c, pf_checkpoint_rows *out, pf_error *error)
+{
+    static const double least = 1e-12; /* as torch.nn.functional.normalize */
+    const pf_gemm_source from = out->source;
+    const size_t n = (size_t)from.n_rows, k = from.stride;
+    float *to = malloc(n * k * sizeof *to);
+    if (to == NULL)
+        return pf_fail(error, PF_NOMEM, "%s: no memory for an LM head of %zu normalised rows", c->directory, n);
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (size_t j = 0; j < k; j++) {
+            to[i * k + j] = pf_tensor_element(from.data, from.type, i * k + j);
+            sum += (double)to[i * k + j] * (double)to[i * k + j];
+        }
+        const float length = (float)fmax(sqrt(sum), least);
+        for (size_t j = 0; j < k; j++) to[i * k + j] /= length;
+    }
+    free(out->gathered);
+    out->gathered = to;
+    out->source.data = to;
+    out->source.type = PF_TYPE_F32;
+    return PF_OK;
+}
+
 pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
 {
     *out = (pf_checkpoint_rows){ .gathered = NULL };
@@ -279,9 +305,11 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_check
     PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
     const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
     out->source = (pf_gemm_source){ .type = tensor.type, .n_rows = rows.rows, .stride = (size_t)rows.columns };
-    if (!pf_role_rows_are_contiguous(&rows)) return gather(c, &rows, &tensor, out, error);
-    out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
-    return PF_OK;
+    if (pf_role_rows_are_contiguous(&rows))
+        out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
+    else
+        PF_TRY(gather(c, &rows, &tensor, out, error));
+    return id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head ? normalise(c, out, error) : PF_OK;
 }
 
 pf_status pf_checkpoint_file_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)

@@ -68,23 +68,39 @@ static bool is_of_other_module(const char *name)
     return begins_with(name, modules);
 }
 
-/* Names that a decoder's own parts have, at the top of a file without the prefix "model.". */
+/* Names that a decoder's own parts have, at the top of a file without the prefix. */
 static bool is_of_decoder(const char *name)
 {
-    static const char *const parts[] = { "layers.", "embed", "norm", "final",  "lm_head", "ln_",   "layernorm",
-                                         "wte",     "wpe",   "pos",  "output", "head.",   "logit", NULL };
+    static const char *const parts[] = { "layers.",   "h.",  "blocks.", "embed", "norm",   "final", "lm_head", "ln_",
+                                         "layernorm", "wte", "wpe",     "pos",   "output", "head.", "logit",   NULL };
     return begins_with(name, parts);
+}
+
+/* The bytes of a name before the number of its layer: "model.layers." of "model.layers.%d.self_attn.q_proj". */
+static size_t layers_prefix(const pf_config *config, const char **name)
+{
+    *name = pf_config_pattern(config, PF_TENSOR_O)->name;
+    const char *number = strchr(*name, '%');
+    return number == NULL ? 0 : (size_t)(number - *name);
+}
+
+/* The bytes of the first component, which a file may lack: "model.". */
+static size_t model_prefix(const char *layers, size_t n_layers)
+{
+    const char *dot = memchr(layers, '.', n_layers);
+    return dot == NULL || (size_t)(dot - layers) + 1 == n_layers ? 0 : (size_t)(dot - layers) + 1;
 }
 
 pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name, int32_t n_dimensions)
 {
-    static const char prefix[] = "model.", layers[] = "layers.";
+    const char *layers;
+    const size_t n_layers = layers_prefix(config, &layers), n_model = model_prefix(layers, n_layers);
     if (ends_with(name, "rotary_emb.inv_freq")) return PF_EXTRA_BUFFER;
     if (is_buffer(name, n_dimensions)) return PF_EXTRA_UNUSED;
-    const bool is_below = strncmp(name, prefix, strlen(prefix)) == 0;
-    const char *rest = is_below ? name + strlen(prefix) : name;
-    if (strncmp(rest, layers, strlen(layers)) == 0)
-        return is_of_later_layer(config, rest + strlen(layers)) ? PF_EXTRA_UNUSED : PF_EXTRA_REFUSED;
+    const bool is_below = n_model > 0 && strncmp(name, layers, n_model) == 0;
+    const char *rest = is_below ? name + n_model : name;
+    if (n_layers > n_model && strncmp(rest, layers + n_model, n_layers - n_model) == 0)
+        return is_of_later_layer(config, rest + n_layers - n_model) ? PF_EXTRA_UNUSED : PF_EXTRA_REFUSED;
     if (strcasestr(name, "lora_") != NULL) return PF_EXTRA_REFUSED;
     if (is_of_other_module(rest)) return PF_EXTRA_UNUSED;
     return is_below || is_of_decoder(rest) ? PF_EXTRA_REFUSED : PF_EXTRA_UNUSED;

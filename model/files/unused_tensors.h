@@ -18,7 +18,8 @@ typedef enum {
     PF_EXTRA_REFUSED, /* would change the logits */
 } pf_extra_tensor;
 
-/* `name` is that of no tensor that the model reads. A name counts as below "model." whether it has the prefix or not. */
+/* `name` is that of no tensor that the model reads. A name counts as below the prefix of its architecture, "model.", whether
+ * it has it or not. */
 pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name, int32_t n_dimensions);
 
 #endif

@@ -98,7 +98,7 @@ static pf_status load_rows(const pf_model *m, pf_model_source *src, pf_tensor_ro
 /* A matrix that the team packs. */
 typedef struct {
     const pf_model *model;
-    bool is_qkv;
+    bool is_qkv, is_head;
     const pf_gemm_weights *weights;
     pf_format checked; /* values must be representable in this format */
     pf_gemm_pack_weights_fn *pack_weights;
@@ -168,13 +168,15 @@ static void pack_share(pf_member member, void *arg)
     for (int32_t i = 0; i < n; i++) pack_panels(job, mine[i].begin, mine[i].end);
 }
 
-/* Parts without a bias have zeros. */
+/* Parts without a bias have zeros. That of the head has its own name even where the head is the embedding. */
 static pf_status load_biases(pf_model_source *src, const pack_job *job, const pf_tensor_id *ids, float *bias,
                              pf_error *error)
 {
     for (int32_t p = 0; p < job->n_parts; bias += job->sources[p++].n_rows) {
-        if (pf_config_has_bias(&src->checkpoint.config, ids[p].role))
-            PF_TRY(load_vector(src, ids[p], "bias", bias, error));
+        pf_tensor_id id = ids[p];
+        if (job->is_head) id.role = PF_TENSOR_HEAD;
+        if (pf_config_has_bias(&src->checkpoint.config, id.role))
+            PF_TRY(load_vector(src, id, "bias", bias, error));
         else
             memset(bias, 0, (size_t)job->sources[p].n_rows * sizeof *bias);
     }
@@ -229,6 +231,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const plac
     pack_job job = {
         .model = m,
         .is_qkv = at->recipe == &pf_layer_recipes[PF_MATRIX_QKV],
+        .is_head = at->recipe == &pf_head_recipe,
         .weights = &linear->weights,
         .checked = at->checked,
         .pack_weights = src->pack_weights,

@@ -18,7 +18,8 @@
 #define PF_EXP_LOW        (-104.0f) /* its exp is below half the least denormal */
 #define PF_EXP_HIGH       89.0f
 #define PF_EXP_LOG2E      0x1.715476p+0f
-#define PF_EXP_SHIFT      0x1.8p+23f /* adding it rounds to an integer, in the low bits of the sum */
+#define PF_EXP_SHIFT      0x1.8p+23f  /* adding it rounds to an integer, in the low bits of the sum */
+#define PF_EXP_SHIFT_BITS 0x4B400000u /* those of PF_EXP_SHIFT */
 #define PF_EXP_LN2_TOP    0x1.62e4p-1f
 #define PF_EXP_LN2_BOTTOM 0x1.7f7d1cp-20f
 #define PF_EXP_C2         5.0000001201e-1f
@@ -56,7 +57,7 @@ static inline float pf_exp(float x)
     /* 2^n in two halves, for n goes from -150 to 128: only the second product rounds. */
     uint32_t bits;
     memcpy(&bits, &shifted, sizeof bits);
-    const int32_t whole = (int32_t)(bits - 0x4B400000u);
+    const int32_t whole = (int32_t)(bits - PF_EXP_SHIFT_BITS);
     const int32_t half = whole >> 1;
     return p * pf_exp2_int((uint32_t)half) * pf_exp2_int((uint32_t)whole - (uint32_t)half);
 }

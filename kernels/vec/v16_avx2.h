@@ -289,9 +289,13 @@ PF_V16 __m256 pf_v8_exp2_int(__m256i n)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
+PF_V16 pf_v16 pf_v16_exp2_whole(pf_v16 n)
+{
+    return (pf_v16){ pf_v8_exp2_int(_mm256_cvtps_epi32(n.low)), pf_v8_exp2_int(_mm256_cvtps_epi32(n.high)) };
+}
 PF_V16 __m256 pf_v8_scale(__m256 p, __m256 shifted)
 {
-    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4B400000));
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32((int32_t)PF_EXP_SHIFT_BITS));
     const __m256i half = _mm256_srai_epi32(whole, 1);
     return _mm256_mul_ps(_mm256_mul_ps(p, pf_v8_exp2_int(half)), pf_v8_exp2_int(_mm256_sub_epi32(whole, half)));
 }

@@ -298,6 +298,12 @@ PF_V16 pf_v16 pf_v16_power(pf_v16 p, pf_v16 n, pf_v16 x, float low)
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, pf_v16_set(low), _CMP_NLE_UQ), p, n);
 }
 
+/* 2^n of whole numbers n within -126 .. 127. A NaN gives any number. */
+PF_V16 pf_v16 pf_v16_exp2_whole(pf_v16 n)
+{
+    return _mm512_scalef_ps(pf_v16_set(1.0f), n);
+}
+
 /* pf_exp, lane by lane. */
 PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
 {

@@ -1,6 +1,8 @@
+#include <float.h>
+
 #include "tests/kernels/kernel_test.h"
 
-#include "kernels/vec/exp.h"
+#include "kernels/vec/tanh.h"
 
 /* --- exp, which softmax shares --- */
 
@@ -26,6 +28,36 @@ static void exp_of_the_ends_is_zero_infinity_or_a_denormal_rounded_once(void **s
     assert_true(isnan(pf_exp(NAN)));
     for (float x = -103.9f; x < -87.4f; x += 0.0113f)
         assert_true(fabs((double)pf_exp(x) - exp((double)x)) <= 2 * 0x1p-149 + 2e-7 * exp((double)x));
+}
+
+/* --- tanh --- */
+
+/* In units of the last place of `exact` as a float. */
+static double error_in_ulp(float got, double exact)
+{
+    const float magnitude = fabsf((float)exact);
+    return fabs((double)got - exact) / ((double)nextafterf(magnitude, INFINITY) - (double)magnitude);
+}
+
+static void tanh_is_within_three_ulp_of_float64_down_to_the_smallest_numbers(void **state)
+{
+    (void)state;
+    double worst = 0.0;
+    for (float x = 0x1p-120f; x < 30.0f; x *= x < 1e-3f ? 1.37f : 1.00001f) {
+        worst = fmax(worst, error_in_ulp(pf_tanh(x), tanh((double)x)));
+        worst = fmax(worst, error_in_ulp(pf_tanh(-x), tanh((double)-x)));
+    }
+    if (worst > 3.0) fail_msg("tanh is off by %.3f ulp", worst);
+}
+
+static void tanh_of_the_ends_is_one_and_of_denormals_itself(void **state)
+{
+    (void)state;
+    assert_true(pf_tanh(INFINITY) == 1.0f && pf_tanh(-INFINITY) == -1.0f);
+    assert_true(pf_tanh(FLT_MAX) == 1.0f && pf_tanh(-FLT_MAX) == -1.0f);
+    assert_true(pf_tanh(0.0f) == 0.0f && pf_tanh(-0.0f) == 0.0f);
+    assert_true(pf_tanh(0x1p-140f) == 0x1p-140f && pf_tanh(-0x1.8p-130f) == -0x1.8p-130f);
+    assert_true(isnan(pf_tanh(NAN)));
 }
 
 /* --- the gate --- */
@@ -100,6 +132,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulp_of_float64),
         cmocka_unit_test(exp_of_the_ends_is_zero_infinity_or_a_denormal_rounded_once),
+        cmocka_unit_test(tanh_is_within_three_ulp_of_float64_down_to_the_smallest_numbers),
+        cmocka_unit_test(tanh_of_the_ends_is_one_and_of_denormals_itself),
         cmocka_unit_test(the_definition_is_the_formula),
         cmocka_unit_test(all_widths_equal_the_definition_bit_for_bit_in_place_too),
         cmocka_unit_test(exp_has_the_same_bits_in_every_implementation),

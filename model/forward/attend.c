@@ -1,5 +1,5 @@
 /*
- * A thread's part of attention: rotates queries and keys, stores keys and values, and attends to all of them.
+ * A thread's part of attention: norms and rotates queries and keys, stores keys and values, and attends to all of them.
  *
  * An item is a row of a key head. A thread has the items of its own heads where heads are apart, otherwise a share of all
  * items, or with many rows chunks of them; then attention waits until all keys are stored. Where few rows follow many
@@ -44,20 +44,101 @@ static float *keys_of(const pf_worker *w, const pf_pass_span *span)
     return pf_row(w->k, span->first_row) + w->c->model->q_dim;
 }
 
-void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, pf_range items)
+static float *values_of(const pf_worker *w, const pf_pass_span *span)
+{
+    return pf_row(w->v, span->first_row) + w->c->model->q_dim + w->c->model->kv_dim;
+}
+
+static void clip(float *x, size_t stride, int32_t n_rows, int32_t n_columns, float most)
+{
+    for (int32_t i = 0; i < n_rows; i++, x += stride)
+        for (int32_t j = 0; j < n_columns; j++) x[j] = x[j] > most ? most : x[j] < -most ? -most : x[j];
+}
+
+static void norm_columns(const pf_worker *w, float *x, const float *weight, const float *bias, int32_t n_rows,
+                         int32_t n_columns, size_t stride)
+{
+    w->kernels->rmsnorm(x, x, weight, n_rows, n_columns, stride, w->c->model->config.norm_eps);
+    (void)bias;
+}
+
+/* Each head by itself. */
+static void norm_heads(const pf_worker *w, pf_rows x, const pf_norm_weights *norm, int32_t n_rows, int32_t first_head,
+                       int32_t n_heads)
+{
+    const pf_config *config = &w->c->model->config;
+    const size_t head_dim = (size_t)config->head_dim;
+    for (int32_t h = 0; h < n_heads; h++) {
+        const size_t at = config->plan.head_norm == PF_HEAD_NORM_EACH ? (size_t)(first_head + h) * head_dim : 0;
+        norm_columns(w, x.data + (size_t)h * head_dim, norm->weight ? norm->weight + at : NULL,
+                     norm->bias ? norm->bias + at : NULL, n_rows, config->head_dim, x.stride);
+    }
+}
+
+void pf_attend_norm_whole(const pf_worker *w, int32_t layer)
+{
+    const pf_context *c = w->c;
+    const pf_model *m = c->model;
+    const pf_layer *weights = &m->layers[layer];
+    const float most = m->config.plan.qkv_clip;
+    int32_t begin, end;
+    pf_team_share(w->member, c->n_rows, &begin, &end);
+    if (begin == end) return;
+    float *q = pf_row(c->qkv, begin), *k = q + m->q_dim;
+    if (most > 0.0f) clip(q, c->qkv.stride, end - begin, m->q_dim + 2 * m->kv_dim, most);
+    norm_columns(w, q, weights->q_norm.weight, weights->q_norm.bias, end - begin, m->q_dim, c->qkv.stride);
+    norm_columns(w, k, weights->k_norm.weight, weights->k_norm.bias, end - begin, m->kv_dim, c->qkv.stride);
+}
+
+/* Rows of one key head, its queries and its value. */
+typedef struct {
+    pf_rows q, k, v;
+    int32_t n_rows, kv_head;
+    const int32_t *positions;
+} head_rows;
+
+/* What comes before the rotation. */
+static void clip_and_norm(const pf_worker *w, int32_t layer, const head_rows *rows)
+{
+    const pf_model *m = w->c->model;
+    const pf_config *config = &m->config;
+    const pf_plan *plan = &config->plan;
+    const int32_t group = config->n_heads / config->n_kv_heads, n = rows->n_rows;
+    if (plan->head_norm == PF_HEAD_NORM_WHOLE) return;
+    if (plan->qkv_clip > 0.0f) {
+        clip(rows->q.data, rows->q.stride, n, group * config->head_dim, plan->qkv_clip);
+        clip(rows->k.data, rows->k.stride, n, config->head_dim, plan->qkv_clip);
+        clip(rows->v.data, rows->v.stride, n, config->head_dim, plan->qkv_clip);
+    }
+    if (plan->head_norm == PF_HEAD_NORM_NONE) return;
+    norm_heads(w, rows->q, &m->layers[layer].q_norm, n, rows->kv_head * group, group);
+    norm_heads(w, rows->k, &m->layers[layer].k_norm, n, rows->kv_head, 1);
+}
+
+void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
 {
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
     const int32_t group = config->n_heads / config->n_kv_heads, head_dim = config->head_dim;
-    float *q_rows = pf_row(w->q, span->first_row), *k_rows = keys_of(w, span);
-    const int32_t *positions = c->positions + span->first_row;
+    const int32_t rope = pf_config_layer(config, layer)->rope;
+    float *q_rows = pf_row(w->q, span->first_row), *k_rows = keys_of(w, span), *v_rows = values_of(w, span);
     for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
         const int32_t head = item / span->n_rows, row = item % span->n_rows;
         const int32_t left = span->n_rows - row, n = left < items.end - item ? left : items.end - item;
-        float *q = q_rows + (size_t)row * w->q.stride + (size_t)head * (size_t)group * (size_t)head_dim;
-        float *k = k_rows + (size_t)row * w->k.stride + (size_t)head * (size_t)head_dim;
-        w->kernels->rope(q, w->q.stride, n, group, head_dim, positions + row, &c->rope);
-        w->kernels->rope(k, w->k.stride, n, 1, head_dim, positions + row, &c->rope);
+        const size_t kv_column = (size_t)head * (size_t)head_dim;
+        const head_rows rows = {
+            .q = { q_rows + (size_t)row * w->q.stride + (size_t)group * kv_column, w->q.stride },
+            .k = { k_rows + (size_t)row * w->k.stride + kv_column, w->k.stride },
+            .v = { v_rows + (size_t)row * w->v.stride + kv_column, w->v.stride },
+            .n_rows = n,
+            .kv_head = head,
+            .positions = c->positions + span->first_row + row,
+        };
+        if (c->prepares_heads) clip_and_norm(w, layer, &rows);
+        if (rope >= 0) {
+            w->kernels->rope(rows.q.data, rows.q.stride, n, group, head_dim, rows.positions, &c->ropes[rope]);
+            w->kernels->rope(rows.k.data, rows.k.stride, n, 1, head_dim, rows.positions, &c->ropes[rope]);
+        }
         item += n;
     }
 }
@@ -67,7 +148,7 @@ void pf_attend_store(const pf_worker *w, const pf_pass_span *span, int32_t layer
     const pf_context *c = w->c;
     const pf_attn_store_args args = { .pages = pages_of(w, span, layer),
                                       .k = keys_of(w, span),
-                                      .v = pf_row(w->v, span->first_row) + c->model->q_dim + c->model->kv_dim,
+                                      .v = values_of(w, span),
                                       .stride = w->k.stride, /* and of v */
                                       .n_rows = span->n_rows,
                                       .position = span->position };
@@ -85,7 +166,7 @@ static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, i
                            .n_rows = span->n_rows,
                            .n_heads = c->model->config.n_heads,
                            .position = span->position,
-                           .scale = c->attention_scale,
+                           .scale = c->model->config.plan.attention_scale,
                            .parents = span->parents };
 }
 
@@ -192,7 +273,7 @@ void pf_worker_attend(pf_worker *w, int32_t layer)
     for (int32_t s = 0; s < c->n_spans; s++) {
         const pf_range items = pf_attend_items(w, &c->spans[s]);
         if (items.begin >= items.end) continue;
-        pf_attend_rope(w, &c->spans[s], items);
+        pf_attend_rope(w, &c->spans[s], layer, items);
         pf_attend_store(w, &c->spans[s], layer, items);
     }
     if (c->split_heads || in_chunks || keys_shared) pf_worker_wait(w);

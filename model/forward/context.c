@@ -48,8 +48,11 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
 static int32_t default_context(const pf_config *config)
 {
     int32_t tokens = config->max_position;
-    if (config->ropes[0].type == PF_ROPE_LONGROPE && config->ropes[0].original_max_position < tokens)
-        tokens = (int32_t)config->ropes[0].original_max_position;
+    for (int32_t i = 0; i < config->n_ropes; i++) {
+        const pf_rope *rope = &config->ropes[i];
+        if (rope->type == PF_ROPE_LONGROPE && rope->original_max_position < tokens)
+            tokens = (int32_t)rope->original_max_position;
+    }
     return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
 }
 
@@ -106,20 +109,41 @@ static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
     return take_rows_apart(arena, n_rows, n_columns, 1);
 }
 
-/* The packed left side of any product of n_rows rows but that of a coarse head. */
+int32_t pf_context_feed_forward_size(const pf_config *config)
+{
+    int32_t size = config->plan.shared_size;
+    for (int32_t l = 0; l < config->n_layers; l++)
+        if (!pf_config_layer(config, l)->experts && config->intermediate_size > size) size = config->intermediate_size;
+    return size;
+}
+
+/* The packed left side of any product of n_rows rows but those of experts and of a coarse head. */
 static size_t input_bytes(const pf_model *model, int32_t n_rows)
 {
     const size_t of_hidden = pf_gemm_input_bytes(n_rows, model->config.hidden_size);
+    const size_t of_embedding = pf_gemm_input_bytes(n_rows, model->config.embedding_size);
     const size_t of_attended = pf_gemm_input_bytes(n_rows, model->q_dim);
-    return larger(larger(of_hidden, of_attended), pf_gemm_input_bytes(n_rows, model->config.intermediate_size));
+    const int32_t size = pf_context_feed_forward_size(&model->config);
+    const size_t of_gated = size > 0 ? pf_gemm_input_bytes(n_rows, size) : 0;
+    return larger(larger(of_hidden, of_embedding), larger(of_attended, of_gated));
+}
+
+/* The most rows of a tile of any product. */
+static int32_t most_tile_rows(const pf_model *model)
+{
+    int32_t most = pf_model_gemm(model)->tile_rows;
+    const int32_t of_head = pf_head_gemm(&model->head)->tile_rows;
+    const int32_t of_router = model->kernels.gemm[PF_FORMAT_F32][PF_ACT_F32].tile_rows;
+    if (of_head > most) most = of_head;
+    return model->config.plan.n_experts > 0 && of_router > most ? of_router : most;
 }
 
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
 {
     const pf_config *m = &model->config;
-    const int32_t of_head = pf_head_gemm(&model->head)->tile_rows, of_others = pf_model_gemm(model)->tile_rows;
-    const int32_t tile_rows = of_head > of_others ? of_head : of_others;
+    const int32_t tile_rows = most_tile_rows(model);
     member->normed = take_rows(arena, tile_rows, m->hidden_size);
+    if (c->joins_late) member->x = take_rows(arena, tile_rows, m->hidden_size);
     member->input = pf_arena_take(arena, input_bytes(model, tile_rows), 1);
     member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
     member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
@@ -138,24 +162,68 @@ static size_t count_attention_parts(const pf_context *c, const pf_config *m, int
     return row * (n_rows < PF_SHARED_KEYS_ROWS ? n_rows : PF_SHARED_KEYS_ROWS);
 }
 
+static void lay_out_experts(pf_context *c, const pf_model *model, pf_arena *arena)
+{
+    const pf_config *m = &model->config;
+    const pf_plan *plan = &m->plan;
+    const int32_t max_rows = c->config.max_rows, n_places = max_rows * plan->n_experts_used;
+    const int32_t widest = plan->expert_size > m->hidden_size ? plan->expert_size : m->hidden_size;
+    pf_expert_buffers *b = &c->experts;
+    b->logits = take_rows(arena, max_rows, plan->n_experts + 1);
+    pf_routing_lay_out(plan, max_rows, arena, &b->routing);
+    b->rows = take_rows(arena, n_places, m->hidden_size);
+    b->gate = take_rows(arena, n_places, plan->expert_size);
+    b->up = take_rows(arena, n_places, plan->expert_size);
+    b->sixteen_bytes = pf_gemm_input_bytes(PF_SIXTEEN_ROWS, widest);
+    b->input = pf_arena_take(arena, (size_t)(n_places / PF_SIXTEEN_ROWS + plan->n_experts + 1), b->sixteen_bytes);
+    if (plan->shared_size > 0) b->shared = take_rows(arena, max_rows, m->hidden_size);
+}
+
+/* What not every plan has. */
+static void lay_out_plan(pf_context *c, const pf_model *model, pf_arena *arena)
+{
+    const pf_config *m = &model->config;
+    const int32_t max_rows = c->config.max_rows;
+    const bool by_columns = pf_model_gemm(model)->pack_columns != NULL;
+    c->embedded = c->x;
+    if (m->plan.has[PF_TENSOR_PROJECT_IN]) c->embedded = take_rows(arena, max_rows, m->embedding_size);
+    if (m->plan.has[PF_TENSOR_PROJECT_OUT])
+        c->projected = take_rows(arena, c->config.max_logit_rows, m->embedding_size);
+    for (int32_t i = 0; i < 2 && c->joins_late; i++) c->results[i] = take_rows(arena, max_rows, m->hidden_size);
+    c->attended_columns = c->gated_columns;
+    if (m->plan.parallel && by_columns) c->attended_columns = pf_arena_take(arena, input_bytes(model, max_rows), 1);
+    if (m->plan.positions == PF_POSITIONS_ALIBI)
+        c->slopes = pf_arena_take(arena, (size_t)m->n_heads, sizeof *c->slopes);
+    if (m->plan.n_experts > 0) lay_out_experts(c, model, arena);
+}
+
+static bool joins_late(const pf_plan *plan)
+{
+    return plan->post_norm || plan->residual_norm || plan->residual_scale != 1.0f;
+}
+
 /* Gives every buffer its place. The same walk measures, with an arena without memory, and takes. */
 static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_arena *arena)
 {
     const pf_config *m = &model->config;
-    const int32_t max_rows = c->config.max_rows;
+    const int32_t max_rows = c->config.max_rows, feed_forward_size = pf_context_feed_forward_size(m);
     const size_t n_angles = (size_t)m->rotary_dim / 2 * sizeof(float);
-    c->rope = (pf_rope_table){ .cos = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
-                               .sin = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
-                               .rot_dim = m->rotary_dim };
+    for (int32_t i = 0; i < m->n_ropes; i++)
+        c->ropes[i] = (pf_rope_table){ .cos = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
+                                       .sin = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
+                                       .rot_dim = m->rotary_dim,
+                                       .interleaved = m->plan.rope_interleaved };
     c->x = take_rows(arena, max_rows, m->hidden_size);
     c->normed = take_rows(arena, max_rows, m->hidden_size);
     c->qkv = take_rows_apart(arena, max_rows, model->q_dim + 2 * model->kv_dim, 3 * n_threads);
     c->attended = take_rows_apart(arena, max_rows, model->q_dim, n_threads);
-    c->gate = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
-    c->up = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
+    c->gate = take_rows_apart(arena, max_rows, feed_forward_size, n_threads);
+    c->up = take_rows_apart(arena, max_rows, feed_forward_size, n_threads);
 
     c->input = pf_arena_take(arena, input_bytes(model, max_rows), 1);
-    if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes(model, max_rows), 1);
+    if (pf_model_gemm(model)->pack_columns != NULL)
+        c->gated_columns = pf_arena_take(arena, input_bytes(model, max_rows), 1);
+    lay_out_plan(c, model, arena);
 
     pf_head_lay_out_pass(&model->head, n_threads, arena, &c->head);
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
@@ -176,7 +244,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
 
 static size_t arena_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config)
 {
-    pf_context measured = { .config = *config };
+    pf_context measured = { .config = *config, .joins_late = joins_late(&model->config.plan) };
     pf_arena arena = pf_arena_measure();
     lay_out(&measured, model, n_threads, &arena);
     return arena.used;
@@ -213,14 +281,16 @@ static void fill_rope_share(pf_member member, void *arg)
     for (int32_t p = begin; p < end && !pf_is_told(job->cancel); p++) fill_rope_row(job, p);
 }
 
-static void fill_rope_table(pf_context *c)
+static void fill_rope_tables(pf_context *c)
 {
-    rope_job job = { .table = &c->rope,
-                     .n = c->model->config.rotary_dim / 2,
-                     .n_positions = c->config.max_tokens,
-                     .cancel = c->config.cancel };
-    pf_rope_frequencies(&c->model->config, 0, c->config.max_tokens, job.inv_freq, &job.scale);
-    pf_team_run(c->team, fill_rope_share, &job);
+    for (int32_t i = 0; i < c->model->config.n_ropes; i++) {
+        rope_job job = { .table = &c->ropes[i],
+                         .n = c->model->config.rotary_dim / 2,
+                         .n_positions = c->config.max_tokens,
+                         .cancel = c->config.cancel };
+        pf_rope_frequencies(&c->model->config, i, c->config.max_tokens, job.inv_freq, &job.scale);
+        pf_team_run(c->team, fill_rope_share, &job);
+    }
 }
 
 /* Touches the memory that a first prompt writes. Rows of logits are wide and made for many sequences: a few of them. */
@@ -252,9 +322,9 @@ static pf_status create(pf_context *c, pf_error *error)
     if (status != PF_OK) return pf_fail(error, status, "no memory for %zu MiB of buffers", bytes >> 20);
     lay_out(c, c->model, n_threads, &c->arena);
     if (c->arena.used > c->arena.size) return pf_fail(error, PF_INTERNAL, "the buffers do not fit what was measured");
-    c->attention_scale = c->model->config.plan.attention_scale;
+    if (c->slopes != NULL) pf_config_alibi_slopes(&c->model->config, c->slopes);
     populate(c);
-    fill_rope_table(c);
+    fill_rope_tables(c);
     const bool cancelled = pf_is_told(c->config.cancel);
     c->config.cancel = NULL;
     return cancelled ? pf_fail(error, PF_CANCELLED, "interrupted while buffers were made") : PF_OK;
@@ -288,7 +358,12 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     PF_TRY(resolve(model, config, &resolved, error));
     pf_context *c = calloc(1, sizeof *c);
     if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
-    *c = (pf_context){ .model = model, .team = team, .config = resolved };
+    const pf_plan *plan = &model->config.plan;
+    *c = (pf_context){ .model = model,
+                       .team = team,
+                       .config = resolved,
+                       .joins_late = joins_late(plan),
+                       .prepares_heads = plan->head_norm != PF_HEAD_NORM_NONE || plan->qkv_clip > 0.0f };
     const pf_status status = create(c, error);
     choose_threads(c);
     if (status != PF_OK) {

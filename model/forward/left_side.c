@@ -39,13 +39,43 @@ static int32_t tile_row(const pf_worker *w, const pf_left_side *a, int32_t tile)
     return pf_row_groups_tile_row(&a->groups, w->gemm->tile_rows, tile);
 }
 
-void pf_left_side_norm(const pf_worker *w, const pf_left_side *a, int32_t tile, const float *weight)
+void pf_left_side_norm(const pf_worker *w, const pf_left_side *a, int32_t tile, pf_rows x, const pf_norm_weights *norm)
+{
+    const int32_t row = tile_row(w, a, tile), end = tile_row(w, a, tile + 1);
+    pf_model_norm(w->c->model, pf_row(pf_left_side_normed(w, a), row), pf_row(x, row), norm, end - row,
+                  w->c->model->config.hidden_size, x.stride);
+}
+
+pf_rows pf_left_side_joined(const pf_worker *w, const pf_left_side *a)
+{
+    return a->shared ? w->c->x : w->mine->x;
+}
+
+/* to = x + scale * r */
+static void add_rows(pf_rows to, pf_rows x, pf_rows r, int32_t begin, int32_t end, int32_t n_columns, float scale)
+{
+    for (int32_t i = begin; i < end; i++) {
+        float *out = pf_row(to, i);
+        const float *old = pf_row(x, i), *result = pf_row(r, i);
+        for (int32_t j = 0; j < n_columns; j++) out[j] = old[j] + scale * result[j];
+    }
+}
+
+void pf_left_side_join(const pf_worker *w, const pf_left_side *a, int32_t tile, pf_rows to)
 {
     const pf_config *config = &w->c->model->config;
-    const pf_rows x = w->c->x;
-    const int32_t row = tile_row(w, a, tile), end = tile_row(w, a, tile + 1);
-    w->kernels->rmsnorm(pf_row(pf_left_side_normed(w, a), row), pf_row(x, row), weight, end - row, config->hidden_size,
-                        x.stride, config->norm_eps);
+    const pf_plan *plan = &config->plan;
+    const int32_t row = tile_row(w, a, tile), end = tile_row(w, a, tile + 1), hidden = config->hidden_size;
+    const pf_rows normed = pf_left_side_normed(w, a);
+    for (int32_t i = 0; i < w->n_late; i++) {
+        const pf_late_join *join = &w->late[i];
+        if (plan->post_norm)
+            pf_model_norm(w->c->model, pf_row(normed, row), pf_row(join->rows, row), join->norm, end - row, hidden,
+                          normed.stride);
+        add_rows(to, i == 0 ? w->x : to, plan->post_norm ? normed : join->rows, row, end, hidden, plan->residual_scale);
+        if (plan->residual_norm)
+            pf_model_norm(w->c->model, pf_row(to, row), pf_row(to, row), join->norm, end - row, hidden, to.stride);
+    }
 }
 
 void pf_left_side_pack(const pf_worker *w, const pf_left_side *a, int32_t tile_begin, int32_t tile_end, pf_rows rows,
@@ -63,9 +93,10 @@ void pf_left_side_pack(const pf_worker *w, const pf_left_side *a, int32_t tile_b
     }
 }
 
-void pf_left_side_pack_columns(const pf_worker *w, pf_rows rows, pf_row_group group, int32_t k, pf_range columns)
+void pf_left_side_pack_columns(const pf_worker *w, void *packed, pf_rows rows, pf_row_group group, int32_t k,
+                               pf_range columns)
 {
     if (columns.begin < columns.end)
-        w->gemm->pack_columns((char *)w->c->columns + pf_row_group_at(group, k), pf_row(rows, group.first_row),
-                              rows.stride, group.n_rows, k, columns.begin, columns.end);
+        w->gemm->pack_columns((char *)packed + pf_row_group_at(group, k), pf_row(rows, group.first_row), rows.stride,
+                              group.n_rows, k, columns.begin, columns.end);
 }

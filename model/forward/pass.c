@@ -123,7 +123,8 @@ static bool shares_split_heads(const pf_context *c)
 static void plan_threads(pf_context *c, int32_t n_members)
 {
     c->n_members = n_members;
-    c->heads_apart = pf_model_heads_divide(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
+    c->heads_apart = c->model->config.plan.head_norm != PF_HEAD_NORM_WHOLE &&
+                     pf_model_heads_divide(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
     pf_chunks_reset(c->chunks, c->n_members);
 }
@@ -132,9 +133,42 @@ static void plan_threads(pf_context *c, int32_t n_members)
  * prompt are worth sharing; those of a decode step are not worth waking a thread. */
 enum { SHARED_EMBEDDING_ROWS = 32 };
 
+static void scale_rows(pf_rows rows, int32_t begin, int32_t end, int32_t n_columns, float scale)
+{
+    for (int32_t i = begin; i < end; i++)
+        for (int32_t j = 0; j < n_columns; j++) pf_row(rows, i)[j] *= scale;
+}
+
+static void add_position(const pf_model *m, int32_t position, float *x)
+{
+    const int32_t hidden = m->config.hidden_size;
+    const size_t first = ((size_t)position + (size_t)m->config.plan.position_offset) * (size_t)hidden;
+    if (m->row_type == PF_TYPE_F32)
+        for (int32_t j = 0; j < hidden; j++) x[j] += ((const float *)m->positions)[first + (size_t)j];
+    else
+        for (int32_t j = 0; j < hidden; j++)
+            x[j] += pf_bf16_to_f32(((const uint16_t *)m->positions)[first + (size_t)j]);
+}
+
+void pf_context_finish_embedding(const pf_context *c, int32_t begin, int32_t end)
+{
+    const pf_model *m = c->model;
+    if (begin >= end) return;
+    if (m->positions != NULL)
+        for (int32_t i = begin; i < end; i++) add_position(m, c->positions[i], pf_row(c->x, i));
+    if (m->config.plan.has[PF_TENSOR_EMBEDDING_NORM])
+        pf_model_norm(m, pf_row(c->x, begin), pf_row(c->x, begin), &m->embedding_norm, end - begin,
+                      m->config.hidden_size, c->x.stride);
+}
+
 static void embed_rows(const pf_context *c, int32_t begin, int32_t end)
 {
-    pf_model_embed(c->model, c->tokens + begin, end - begin, c->x.data + (size_t)begin * c->x.stride, c->x.stride);
+    const pf_model *m = c->model;
+    const float scale = m->config.plan.embedding_scale;
+    pf_model_embed(m, c->tokens + begin, end - begin, c->embedded.data + (size_t)begin * c->embedded.stride,
+                   c->embedded.stride);
+    if (scale != 1.0f) scale_rows(c->embedded, begin, end, m->config.embedding_size, scale);
+    if (m->project_in.weights.n == 0) pf_context_finish_embedding(c, begin, end);
 }
 
 static void embed_share(pf_member member, void *context)

@@ -30,9 +30,9 @@ typedef struct {
     pf_left_side all, wanted; /* rows: of the pass, and those with wanted logits */
 } piece;
 
-static void norm(const piece *p, const pf_left_side *rows, const float *weight)
+static void norm(const piece *p, const pf_left_side *rows, const pf_norm_weights *weights)
 {
-    for (int32_t t = rows->tile_begin; t < rows->tile_end; t++) pf_left_side_norm(&p->w, rows, t, weight);
+    for (int32_t t = rows->tile_begin; t < rows->tile_end; t++) pf_left_side_norm(&p->w, rows, t, p->w.x, weights);
 }
 
 static void pack_normed(const piece *p, const pf_left_side *rows)
@@ -42,10 +42,11 @@ static void pack_normed(const piece *p, const pf_left_side *rows)
         pf_left_side_pack(&p->w, rows, t, t + 1, pf_left_side_normed(&p->w, rows), hidden);
 }
 
-static void pack(const piece *p, const pf_left_side *rows, pf_rows from, int32_t k, bool by_columns, pf_range columns)
+/* columns: those that this thread packs; into `packed`, or NULL: rows are packed as wholes. */
+static void pack(const piece *p, const pf_left_side *rows, pf_rows from, int32_t k, void *packed, pf_range columns)
 {
-    if (by_columns)
-        pf_left_side_pack_columns(&p->w, from, pf_left_side_all(rows), k, columns);
+    if (packed != NULL)
+        pf_left_side_pack_columns(&p->w, packed, from, pf_left_side_all(rows), k, columns);
     else
         pf_left_side_pack(&p->w, rows, rows->tile_begin, rows->tile_end, from, k);
 }
@@ -73,7 +74,7 @@ static void attend(const piece *p, int32_t layer)
         const pf_pass_span *span = &c->spans[s];
         const pf_range items = pf_attend_items(&p->w, span);
         if (items.begin >= items.end) continue;
-        if (p->kernel == PF_PASS_ROPE) pf_attend_rope(&p->w, span, items);
+        if (p->kernel == PF_PASS_ROPE) pf_attend_rope(&p->w, span, layer, items);
         if (p->kernel == PF_PASS_ATTN_STORE) pf_attend_store(&p->w, span, layer, items);
         if (p->kernel == PF_PASS_ATTN) pf_attend_span(&p->w, span, layer, items);
     }
@@ -88,8 +89,10 @@ static void run_in_layer(piece *p, int32_t l)
     const bool is_last = l == m->config.n_layers - 1, drops_rows = is_last && c->n_logit_rows < c->n_rows;
     const bool heads_by_columns = p->w.by_columns && c->heads_apart && !drops_rows;
     const pf_left_side *rows = drops_rows ? &p->wanted : &p->all;
-    const void *columns = c->columns, *input = pf_left_side_input(&p->w, rows);
-    const pf_range gated = pf_columns_of(&layer->gate, pf_share_of(&p->w, &layer->gate));
+    void *attended_columns = heads_by_columns ? c->attended_columns : NULL;
+    void *gated_columns = p->w.by_columns ? c->gated_columns : NULL;
+    const void *input = pf_left_side_input(&p->w, rows);
+    const pf_range gated = pf_columns_of(&layer->up, pf_share_of(&p->w, &layer->up));
     pf_rows gate = c->gate, up = c->up, attended = c->attended;
     if (p->w.by_columns) {
         gate = pf_worker_apart(gate, rows->groups.n_rows, gated, p->w.member.id);
@@ -99,8 +102,8 @@ static void run_in_layer(piece *p, int32_t l)
     p->w.attended = attended;
     switch (p->kernel) {
     case PF_PASS_NORM:
-        norm(p, &p->all, layer->attention_norm.weight);
-        norm(p, rows, layer->mlp_norm.weight);
+        norm(p, &p->all, &layer->attention_norm);
+        norm(p, rows, &layer->mlp_norm);
         break;
     case PF_PASS_PACK_NORMED:
         pack_normed(p, &p->all);
@@ -110,16 +113,18 @@ static void run_in_layer(piece *p, int32_t l)
     case PF_PASS_ROPE:
     case PF_PASS_ATTN_STORE:
     case PF_PASS_ATTN: attend(p, l); break;
-    case PF_PASS_PACK_ATTENDED: pack(p, rows, attended, m->q_dim, heads_by_columns, p->w.heads); break;
-    case PF_PASS_O: multiply_share(p, &layer->o, rows, heads_by_columns ? columns : input, c->x, PF_GEMM_ADD); break;
+    case PF_PASS_PACK_ATTENDED: pack(p, rows, attended, m->q_dim, attended_columns, p->w.heads); break;
+    case PF_PASS_O:
+        multiply_share(p, &layer->o, rows, heads_by_columns ? attended_columns : input, c->x, PF_GEMM_ADD);
+        break;
     case PF_PASS_GATE_UP:
         multiply_share(p, &layer->gate, rows, input, gate, PF_GEMM_STORE);
         multiply_share(p, &layer->up, rows, input, up, PF_GEMM_STORE);
         break;
     case PF_PASS_SWIGLU: pf_activate_part(&p->w, gate, up, pf_left_side_all(rows), gated); break;
-    case PF_PASS_PACK_GATED: pack(p, rows, gate, m->config.intermediate_size, p->w.by_columns, gated); break;
+    case PF_PASS_PACK_GATED: pack(p, rows, gate, m->config.intermediate_size, gated_columns, gated); break;
     case PF_PASS_DOWN:
-        multiply_share(p, &layer->down, rows, p->w.by_columns ? columns : input, c->x, PF_GEMM_ADD);
+        multiply_share(p, &layer->down, rows, p->w.by_columns ? gated_columns : input, c->x, PF_GEMM_ADD);
         break;
     case PF_PASS_HEAD:
     case PF_PASS_RESCORE:
@@ -138,7 +143,7 @@ static void run_in_head(piece *p)
                                    .n_rows = c->n_logit_rows,
                                    .normed = pf_left_side_normed(&p->w, &rows),
                                    .logits = c->logits };
-    if (p->kernel == PF_PASS_NORM) norm(p, &rows, c->model->final_norm.weight);
+    if (p->kernel == PF_PASS_NORM) norm(p, &rows, &c->model->final_norm);
     if (p->kernel == PF_PASS_PACK_NORMED) pack_normed(p, &rows);
     if (p->kernel == PF_PASS_HEAD)
         multiply_share(p, &head->full, &rows, pf_left_side_input(&p->w, &rows), c->logits, PF_GEMM_STORE);

@@ -2,6 +2,8 @@
  * A thread's part of a product: its share of the panels, or with much work chunk after chunk, of its own share first and then of
  * what another has not begun.
  */
+#include <math.h>
+
 #include "kernels/lines.h"
 #include "model/forward/worker.h"
 
@@ -110,6 +112,29 @@ void pf_multiply(pf_worker *w, const pf_linear *linear, const pf_left_side *rows
     for (pf_product_part p; next_part(w, &left, &p);) pf_multiply_part(w, linear, p, input, out, mode);
 }
 
+void pf_finish_logits(const pf_plan *plan, float *logits, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) logits[i] *= plan->logit_scale;
+    if (plan->logit_softcap == 0.0f) return;
+    for (int32_t i = 0; i < n; i++) logits[i] = plan->logit_softcap * tanhf(logits[i] / plan->logit_softcap);
+}
+
+void pf_multiply_logits(pf_worker *w, const pf_left_side *rows, const void *input)
+{
+    const pf_lm_head *head = &w->c->model->head;
+    const pf_plan *plan = &w->c->model->config.plan;
+    const bool finishes = pf_plan_changes_logits(plan) && !pf_head_refines(head);
+    const pf_rows logits = w->c->logits;
+    parts_left left = begin_parts(w, &head->full, rows, w->gemm->group_panels);
+    for (pf_product_part p; next_part(w, &left, &p);) {
+        pf_multiply_part(w, &head->full, p, input, logits, PF_GEMM_STORE);
+        if (!finishes) continue;
+        const pf_range columns = pf_columns_of(&head->full, p.panels);
+        for (int32_t i = 0; i < p.rows.n_rows; i++)
+            pf_finish_logits(plan, pf_row(logits, p.rows.first_row + i) + columns.begin, columns.end - columns.begin);
+    }
+}
+
 void pf_multiply_own_heads(const pf_worker *w, const pf_linear *qkv, const pf_left_side *rows, const void *input)
 {
     const pf_rows out[] = { w->q, w->k, w->v };
@@ -129,12 +154,13 @@ void pf_activate_part(const pf_worker *w, pf_rows gate, pf_rows up, pf_row_group
 static void multiply_gated_part(const pf_worker *w, const pf_layer *layer, pf_product_part p, const void *input,
                                 pf_rows gate, pf_rows up)
 {
-    const pf_range columns = pf_columns_of(&layer->gate, p.panels);
-    pf_multiply_part(w, &layer->gate, p, input, gate, PF_GEMM_STORE);
-    pf_multiply_part(w, &layer->up, p, input, up, PF_GEMM_STORE);
+    const pf_plan *plan = &w->c->model->config.plan;
+    const pf_range columns = pf_columns_of(&layer->up, p.panels);
+    if (plan->gated) pf_multiply_part(w, &layer->gate, p, input, gate, PF_GEMM_STORE);
+    pf_multiply_part(w, &layer->up, p, input, plan->gated ? up : gate, PF_GEMM_STORE);
     pf_worker_claim_residual(w, p.rows.n_rows);
     pf_activate_part(w, gate, up, p.rows, columns);
-    if (w->by_columns) pf_left_side_pack_columns(w, gate, p.rows, w->c->model->config.intermediate_size, columns);
+    if (w->by_columns) pf_left_side_pack_columns(w, w->c->gated_columns, gate, p.rows, layer->down.weights.k, columns);
 }
 
 /* The same where gate and up are one call: threads' columns are then nowhere but in the packed rows. */
@@ -143,7 +169,7 @@ static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, pf
     const int32_t k = layer->gate.weights.k;
     const pf_rows gate = w->c->gate;
     const pf_gemm_gated out = { w->kernels->swiglu,
-                                (char *)w->c->columns + pf_row_group_at(p.rows, layer->down.weights.k),
+                                (char *)w->c->gated_columns + pf_row_group_at(p.rows, layer->down.weights.k),
                                 pf_row(gate, p.rows.first_row), gate.stride };
     w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, (const char *)input + pf_row_group_at(p.rows, k),
                             p.rows.n_rows, p.panels.begin, p.panels.end, &out, w->mine->gemm);
@@ -151,13 +177,14 @@ static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, pf
 
 static bool gates_at_once(const pf_worker *w, const pf_layer *layer, int32_t n_rows)
 {
-    return pf_gemm_gates_at_once(w->gemm, n_rows) && layer->gate.bias == NULL && layer->up.bias == NULL;
+    return w->c->model->config.plan.gated && pf_gemm_gates_at_once(w->gemm, n_rows) && layer->gate.bias == NULL &&
+           layer->up.bias == NULL;
 }
 
 void pf_multiply_gated(pf_worker *w, const pf_layer *layer, const pf_left_side *rows, const void *input, pf_range mine)
 {
     const int32_t n_rows = rows->groups.n_rows;
-    parts_left left = begin_parts(w, &layer->gate, rows, w->gemm->group_panels / 2);
+    parts_left left = begin_parts(w, &layer->up, rows, w->gemm->group_panels / 2);
     pf_rows gate = w->c->gate, up = w->c->up;
     if (w->by_columns && !left.in_chunks) {
         gate = pf_worker_apart(gate, n_rows, mine, w->member.id);

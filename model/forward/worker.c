@@ -39,6 +39,7 @@ pf_worker pf_worker_of(pf_context *c, pf_member member)
     w.heads = attended_columns(&w);
     w.residual = pf_columns_of(&m->layers->o, pf_share_of(&w, &m->layers->o));
     w.attended = c->attended;
+    w.x = c->x;
     place_qkv(&w);
     return w;
 }

@@ -646,8 +646,8 @@ static void the_memory_of_a_first_pass_is_touched_at_creation(void **state)
     rig r;
     set_up(&r, PF_ISA_SCALAR, PF_DTYPE_F32, 2);
     const pf_context *c = r.context;
-    const void *written[] = { c->x.data,  c->qkv.data, c->attended.data, c->gate.data,      c->up.data,
-                              c->columns, c->input,    c->logits.data,   c->members[1].gemm };
+    const void *written[] = { c->x.data,        c->qkv.data, c->attended.data, c->gate.data,      c->up.data,
+                              c->gated_columns, c->input,    c->logits.data,   c->members[1].gemm };
     for (size_t i = 0; i < PF_COUNT(written); i++)
         if (written[i] && !is_resident(written[i])) fail_msg("buffer %zu is not there", i);
     const pf_kv_seq seq = acquire(&r);

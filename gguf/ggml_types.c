@@ -35,6 +35,8 @@ static const pf_ggml_type_info TYPES[PF_N_GGML_TYPES] = {
     [34] = { "TQ1_0", 256, 54 },
     [35] = { "TQ2_0", 256, 66 },
     [PF_GGML_MXFP4] = { "MXFP4", 32, 17 },
+    [40] = { "NVFP4", 64, 36 },
+    [41] = { "Q1_0", 128, 18 },
 };
 
 const pf_ggml_type_info *pf_ggml_type_get(uint32_t type)

@@ -375,6 +375,7 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
         case PF_OP_ATTN_STORE: store_rows(w); break;
         case PF_OP_PACK_WEIGHTS: pack_rows(w); break;
         case PF_OP_ARGMAX: pf_keep((uint64_t)w->kernel->fn.argmax(d->a, n_columns)); break;
+        case PF_OP_FIND_INVALID: pf_keep((uint64_t)w->kernel->fn.find_invalid(d->a, n_columns)); break;
         case PF_OP_SOFTMAX: (void)w->kernel->fn.softmax(d->c, d->a, n_columns, 1.0f); break;
         case PF_OP_TOP:
             pf_keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, 0.0f, ids, top, d->member_scratch[member.id]));
@@ -447,6 +448,7 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
         break;
     case PF_OP_SOFTMAX: w.columns = VOCABULARY; break;
     case PF_OP_ARGMAX:
+    case PF_OP_FIND_INVALID:
     case PF_OP_TOP:
     case PF_OP_EXP_RACE:
     case PF_OP_RESCORE:

@@ -177,6 +177,7 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
                                   (double)result->decode_ns * 1e-6, "tokens_per_s",
                                   any_decoded ? pf_json_number(tokens_per_second(result)) : json_null(), "ttft_ms",
                                   (double)result->first_token_ns * 1e-6));
+    json_object_set_new(root, "invalid_logit_rows", json_integer((json_int_t)result->invalid_rows));
     if (pf_setup_has_drafter(c->options))
         json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
     return root;

@@ -37,9 +37,18 @@ static void write_row(pf_out *out, const float *row, int32_t n, bool json)
     pf_out_write(out, json ? "]" : "\n", 1);
 }
 
+/* Row i of the last pass, which stands behind the token at `position`. */
+static void write_logit_row(pf_context *context, int32_t i, int32_t position, bool json, pf_invalid_logits *invalid,
+                            pf_out *out)
+{
+    const int32_t n = pf_context_n_vocab(context), id = pf_context_find_invalid(context, i, n);
+    if (id >= 0) pf_invalid_logits_note(invalid, position, id);
+    write_row(out, pf_context_logits(context, i), n, json);
+}
+
 /* After the last token. */
 static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_progress *progress,
-                          pf_out *out)
+                          pf_invalid_logits *invalid, pf_out *out)
 {
     const int32_t step = pf_context_get_config(context)->max_rows, n = options->tokens.n;
     for (int32_t begin = 0; begin < n; begin += step) {
@@ -48,13 +57,13 @@ static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_opti
         pf_progress_update(progress, (size_t)(begin + n_rows), (size_t)n);
     }
     pf_progress_end(progress);
-    write_row(out, pf_context_logits(context, 0), pf_context_n_vocab(context), options->json);
+    write_logit_row(context, 0, n - 1, options->json, invalid, out);
     return PF_OK;
 }
 
 /* After each, as many rows a pass as the context can hold logits of. */
 static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_progress *progress,
-                          pf_out *out)
+                          pf_invalid_logits *invalid, pf_out *out)
 {
     const int32_t step = pf_context_get_config(context)->max_logit_rows, n = options->tokens.n;
     for (int32_t begin = 0; begin < n && !out->error; begin += step) {
@@ -64,7 +73,7 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
         pf_progress_end(progress); /* the rows may go where the bar is */
         for (int32_t i = 0; i < n_rows; i++) {
             if (options->json && begin + i > 0) pf_out_write(out, ",", 1);
-            write_row(out, pf_context_logits(context, i), pf_context_n_vocab(context), options->json);
+            write_logit_row(context, i, begin + i, options->json, invalid, out);
         }
         pf_progress_update(progress, (size_t)(begin + n_rows), (size_t)n);
     }
@@ -83,7 +92,8 @@ static pf_status check_tokens(const pf_context *context, const pf_tokens *tokens
 }
 
 /* Everything between the braces; afterwards, what could not be computed is missing, and the braces are closed. */
-static pf_status write_logits(pf_context *context, const pf_options *options, pf_out *out, pf_error *error)
+static pf_status write_logits(pf_context *context, const pf_options *options, pf_invalid_logits *invalid, pf_out *out,
+                              pf_error *error)
 {
     pf_kv_seq sequence;
     PF_TRY(check_tokens(context, &options->tokens, error));
@@ -95,7 +105,7 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
     pf_context_set_stop(context, &stop);
     pf_progress progress;
     pf_progress_begin(&progress, "computing");
-    const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, &progress, out);
+    const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, &progress, invalid, out);
     pf_progress_end(&progress);
     pf_context_set_stop(context, NULL);
     if (options->json && status != PF_OK && !options->all) pf_out_print(out, "null");
@@ -117,6 +127,16 @@ static pf_status open_engine(const pf_options *options, pf_engine **out, pf_erro
     return pf_setup_open_engine(&fitted, 1, out, error);
 }
 
+static void warn_of_invalid(const pf_engine *engine, const pf_invalid_logits *invalid)
+{
+    if (invalid->n_rows == 0) return;
+    pf_model_info info;
+    char sentence[PF_INVALID_LOGITS_TEXT_BYTES];
+    pf_engine_info(engine, &info);
+    pf_invalid_logits_print(invalid, "model", info.model_id, sentence);
+    pf_setup_warn(NULL, sentence);
+}
+
 static int run(const pf_options *options, pf_out *out)
 {
     if (!options->model) return pf_options_misuse(&pf_command_logits, "a model is needed: -m MODEL");
@@ -124,7 +144,11 @@ static int run(const pf_options *options, pf_out *out)
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     pf_status status = open_engine(options, &engine, &error);
-    if (status == PF_OK) status = write_logits(pf_engine_context(engine), options, out, &error);
+    if (status == PF_OK) {
+        pf_invalid_logits invalid = { 0 };
+        status = write_logits(pf_engine_context(engine), options, &invalid, out, &error);
+        warn_of_invalid(engine, &invalid);
+    }
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);

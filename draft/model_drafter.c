@@ -197,6 +197,8 @@ static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int3
     pf_host_sequence *s = &d->host.sequences[slot];
     draft_state *state = &d->states[slot];
     const int32_t i = s->n_drafted;
+    const int32_t invalid = pf_forward_find_invalid(&d->backend, row, chooser->n_vocab);
+    if (invalid >= 0) pf_invalid_logits_note(&s->invalid, s->n_committed + i - 1, invalid);
     float *logits = pf_forward_logits(&d->backend, row);
     exclude(state, logits);
     int32_t *token = &s->tokens[s->n_committed + i], *ids = pf_host_ids(s, i);

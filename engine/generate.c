@@ -117,6 +117,25 @@ static void close_everywhere(pf_run *r)
     if (r->drafter_has_it) (void)!pf_peer_submit(s->options.drafter, &batch);
 }
 
+static void warn_of_invalid_logits(pf_run *r, pf_peer *peer, const char *role, const pf_model_info *info, bool is_told)
+{
+    pf_invalid_logits invalid;
+    char sentence[PF_INVALID_LOGITS_TEXT_BYTES];
+    pf_peer_take_invalid_logits(peer, &invalid);
+    r->result->invalid_rows += invalid.n_rows;
+    if (invalid.n_rows == 0 || is_told) return;
+    pf_invalid_logits_print(&invalid, role, info->model_id, sentence);
+    pf_session_warn(r->session, sentence);
+}
+
+/* One warning a request of each model of this process; a target that refuses the sequence for its logits has told where. */
+static void count_invalid_logits(pf_run *r, pf_status status)
+{
+    const pf_session *s = r->session;
+    warn_of_invalid_logits(r, s->options.verifier, "target", &s->verifier_info, status == PF_UNSUPPORTED);
+    if (s->options.drafter) warn_of_invalid_logits(r, s->options.drafter, "draft", &s->drafter_info, false);
+}
+
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
 {
     if (q->n_prompt < 1 || !q->prompt)
@@ -195,6 +214,7 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
     result->n_tokens = 0;
     result->finish = PF_FINISH_NONE;
     result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
+    result->invalid_rows = 0;
     result->speculation = (pf_speculation){ 0 };
     const pf_request resolved = resolve(session, given, result), *request = &resolved;
     PF_TRY(check_request(session, request, result, error));
@@ -217,6 +237,7 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
     PF_TRY(pf_stream_owner_begin(session->to_drafter, r.sequence, request->n_prompt));
     const pf_status status = generate(&r);
     close_everywhere(&r);
+    count_invalid_logits(&r, status);
     if (status == PF_CANCELLED && pf_run_is_cancelled(&r))
         return pf_fail(error, status, "the request was cancelled, %d of %d tokens were made", result->n_tokens,
                        request->max_new_tokens);

@@ -318,6 +318,22 @@ static bool owes(const pf_peer *peer, uint64_t sequence)
     return slot >= 0 && host->sequences[slot].is_due;
 }
 
+/* Of several sequences the first row is that of the lowest position. */
+static void take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
+{
+    const pf_host *host = host_of(peer);
+    pf_invalid_logits all = { 0 };
+    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
+        pf_invalid_logits *of = &host->sequences[slot].invalid;
+        if (of->n_rows == 0) continue;
+        const int64_t n_rows = all.n_rows + of->n_rows;
+        if (all.n_rows == 0 || of->first_position < all.first_position) all = *of;
+        all.n_rows = n_rows;
+        *of = (pf_invalid_logits){ 0 };
+    }
+    *out = all;
+}
+
 static void destroy(pf_peer *peer)
 {
     pf_host *host = host_of(peer);
@@ -336,6 +352,7 @@ static const pf_peer_ops peer_ops = {
     .backlog = count_backlog,
     .owes = owes,
     .check_open = check_open,
+    .take_invalid_logits = take_invalid_logits,
 };
 
 /* ---- creation -------------------------------------------------------------------------------------------------- */

@@ -52,7 +52,8 @@ typedef struct {
     pf_declared
         *declared; /* [host's max_draft] of those tokens, by the role, into the two below; NULL: a role without */
     int32_t *ids;  /* [host's max_draft, PF_MAX_DECLARED] */
-    float *probabilities; /* [host's max_draft, PF_MAX_DECLARED] */
+    float *probabilities;      /* [host's max_draft, PF_MAX_DECLARED] */
+    pf_invalid_logits invalid; /* of this slot, since pf_peer_take_invalid_logits; by the role */
 } pf_host_sequence;
 
 /* What a sequence needs at a collect. */

@@ -239,7 +239,7 @@ typedef struct {
     int32_t max_context;                            /* tokens of a request, prompt included; 0: the verifier's */
     uint64_t verdict_limit_ns;                      /* a far verifier that is silent for longer is gone; 0: 60 s */
     uint64_t return_limit_ns;                       /* how long one that is gone may take to come back; 0: 5 s */
-    void (*warn)(void *user, const char *sentence); /* a drafter is lost, back or unfit, ... */
+    void (*warn)(void *user, const char *sentence); /* a drafter is lost, back or unfit; logits are NaN; ... */
     void *warn_user;
 } pf_session_options;
 
@@ -297,7 +297,9 @@ typedef struct {
     int32_t n_tokens;
     pf_finish finish; /* PF_FINISH_NONE when cancelled or failed */
     uint64_t prefill_ns, first_token_ns, decode_ns;
-    uint64_t reserved[8];
+    int64_t invalid_rows; /* of logits, of peers in this process: they held NaN or infinity, and pf_session_options.warn
+                             was told */
+    uint64_t reserved[7];
     pf_speculation speculation;
 } pf_result;
 

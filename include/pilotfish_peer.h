@@ -233,6 +233,13 @@ typedef struct {
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */
 } pf_model_info;
 
+/* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */
+typedef struct {
+    int64_t n_rows;         /* 0: none, and the rest means nothing */
+    int32_t first_position; /* of the token behind which the first of them stands: its index in its sequence */
+    int32_t first_id;       /* the lowest id there whose logit is invalid */
+} pf_invalid_logits;
+
 /* ---- peers -------------------------------------------------------------------------------------------------------- */
 
 typedef struct pf_peer pf_peer;
@@ -274,6 +281,10 @@ typedef struct {
     /* Optional. What makes an open impossible to serve, whatever else is open: the status and the sentence of the refusal
      * that its submit would bring. */
     pf_status (*check_open)(const pf_peer *peer, const pf_open *open, pf_error *error);
+
+    /* Optional. The invalid rows of logits that its model has given since the last call, over all sequences. A session and
+     * a server warn of them. */
+    void (*take_invalid_logits)(pf_peer *peer, pf_invalid_logits *out);
 } pf_peer_ops;
 
 /* The first member of every implementation. Zero it, set ops, and is_far where answers may come late or never. */
@@ -284,7 +295,7 @@ struct pf_peer {
 };
 
 /* Call an operation. pf_peer_why leaves *out untouched where the peer gives no reason; pf_peer_backlog is -1, pf_peer_owes
- * true and pf_peer_check_open PF_OK where the peer does not implement them. pf_peer_destroy takes NULL. */
+ * true, pf_peer_check_open PF_OK and pf_peer_take_invalid_logits zero where the peer does not implement them. pf_peer_destroy takes NULL. */
 PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch);
 PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
 PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error);
@@ -292,6 +303,7 @@ void pf_peer_why(pf_peer *peer, pf_error *out);
 int32_t pf_peer_backlog(const pf_peer *peer);
 bool pf_peer_owes(const pf_peer *peer, uint64_t sequence);
 PF_MUST_USE pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error *error);
+void pf_peer_take_invalid_logits(pf_peer *peer, pf_invalid_logits *out);
 void pf_peer_destroy(pf_peer *peer);
 
 /* An id for a sequence that neither peer has seen before, so that an answer to a closed sequence is never taken for another

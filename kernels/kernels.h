@@ -34,6 +34,7 @@ typedef enum {
     PF_OP_ATTN,
     PF_OP_ATTN_STORE,
     PF_OP_ARGMAX,
+    PF_OP_FIND_INVALID,
     PF_OP_SOFTMAX,
     PF_OP_TOP,
     PF_OP_EXP_RACE,
@@ -66,6 +67,7 @@ typedef struct {
         pf_attn_fn *attn;
         pf_attn_store_fn *attn_store;
         pf_argmax_fn *argmax;
+        pf_find_invalid_fn *find_invalid;
         pf_softmax_fn *softmax;
         pf_top_fn *top;
         pf_exp_race_fn *race;
@@ -87,6 +89,7 @@ typedef struct {
     pf_attn_fn *attn[PF_N_TYPES]; /* by the cache's type */
     pf_attn_store_fn *attn_store[PF_N_TYPES];
     pf_argmax_fn *argmax;
+    pf_find_invalid_fn *find_invalid;
     pf_softmax_fn *softmax;
     pf_top_fn *top;
     pf_exp_race_fn *race;

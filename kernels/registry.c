@@ -104,6 +104,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_SCALAR, COPY,         pf_attn_store_f32_ref),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_SCALAR, COPY,         pf_attn_store_bf16_ref),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
+    KERNEL(PF_OP_FIND_INVALID, find_invalid, PF_TYPE_F32, PF_ISA_SCALAR, ELEMENTWISE, pf_find_invalid_f32_ref),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_top_f32_ref),
     KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_exp_race_f32_ref),
@@ -151,6 +152,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX2,   COPY,         pf_attn_store_f32_avx2),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX2,   COPY,         pf_attn_store_bf16_avx2),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
+    KERNEL(PF_OP_FIND_INVALID, find_invalid, PF_TYPE_F32, PF_ISA_AVX2,   ELEMENTWISE, pf_find_invalid_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
     KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_exp_race_f32_avx2),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rescore_bf16_avx2),
@@ -167,6 +169,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512BF16, ATTN_VDPBF16, pf_attn_bf16_avx512bf16),
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AMX,    ATTN_TDPBF16, pf_attn_bf16_amx),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_argmax_f32_avx512),
+    KERNEL(PF_OP_FIND_INVALID, find_invalid, PF_TYPE_F32, PF_ISA_AVX512, ELEMENTWISE, pf_find_invalid_f32_avx512),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_top_f32_avx512),
     KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_exp_race_f32_avx512),
@@ -195,6 +198,7 @@ const char *pf_op_name(pf_op op)
         [PF_OP_ATTN] = "attn",
         [PF_OP_ATTN_STORE] = "attn_store",
         [PF_OP_ARGMAX] = "argmax",
+        [PF_OP_FIND_INVALID] = "find_invalid",
         [PF_OP_SOFTMAX] = "softmax",
         [PF_OP_TOP] = "top",
         [PF_OP_EXP_RACE] = "race",
@@ -219,6 +223,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     case PF_OP_ATTN: out->attn[kernel->type] = kernel->fn.attn; break;
     case PF_OP_ATTN_STORE: out->attn_store[kernel->type] = kernel->fn.attn_store; break;
     case PF_OP_ARGMAX: out->argmax = kernel->fn.argmax; break;
+    case PF_OP_FIND_INVALID: out->find_invalid = kernel->fn.find_invalid; break;
     case PF_OP_SOFTMAX: out->softmax = kernel->fn.softmax; break;
     case PF_OP_TOP: out->top = kernel->fn.top; break;
     case PF_OP_EXP_RACE: out->race = kernel->fn.race; break;

@@ -2,6 +2,9 @@
 #ifndef PF_PROTO_MESSAGES_H
 #define PF_PROTO_MESSAGES_H
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/status.h"
 
 /* How many ids a text of the model may hold. */
@@ -28,6 +31,27 @@ static inline int32_t pf_count_known(const int32_t *tokens, int32_t n, int32_t n
     int32_t i = 0;
     while (i < n && tokens[i] >= 0 && tokens[i] < n_vocab) i++;
     return i;
+}
+
+/* Count a row behind the token at `position`, whose first invalid logit is that of `id`. */
+static inline void pf_invalid_logits_note(pf_invalid_logits *invalid, int32_t position, int32_t id)
+{
+    if (invalid->n_rows++ > 0) return;
+    invalid->first_position = position;
+    invalid->first_id = id;
+}
+
+enum { PF_INVALID_LOGITS_TEXT_BYTES = 320 };
+
+/* The warning, of which model: "target" or "draft". */
+static inline void pf_invalid_logits_print(const pf_invalid_logits *invalid, const char *role, const char *model_id,
+                                           char out[PF_INVALID_LOGITS_TEXT_BYTES])
+{
+    snprintf(out, PF_INVALID_LOGITS_TEXT_BYTES,
+             "the %s %s: NaN or infinity in %" PRId64 " row%s of logits; the first is the row after position %d, at id "
+             "%d",
+             role, model_id, invalid->n_rows, invalid->n_rows == 1 ? "" : "s", invalid->first_position,
+             invalid->first_id);
 }
 
 /* Whether a refusal of that incarnation is in the batch. */

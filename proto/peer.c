@@ -49,6 +49,12 @@ pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error 
     return HAS(peer, check_open) ? peer->ops->check_open(peer, open, error) : PF_OK;
 }
 
+void pf_peer_take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
+{
+    *out = (pf_invalid_logits){ 0 };
+    if (HAS(peer, take_invalid_logits)) peer->ops->take_invalid_logits(peer, out);
+}
+
 void pf_peer_destroy(pf_peer *peer)
 {
     if (peer) peer->ops->destroy(peer);

@@ -10,6 +10,7 @@
  */
 #include "verify/cpu_verifier.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,17 @@ static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptan
     return n;
 }
 
+/* Counts the invalid rows among those that the target's choices were made of: `path` has n_accepted nodes of the proposal. */
+static void note_invalid(const verifier *v, pf_host_sequence *s, int32_t first_row, int32_t n_accepted,
+                         const int32_t *path)
+{
+    for (int32_t i = 0; i <= n_accepted; i++) {
+        const int32_t row = i == 0 ? 0 : 1 + path[i - 1];
+        const int32_t id = pf_forward_find_invalid(&v->backend, first_row + row, v->judge.n_vocab);
+        if (id >= 0) pf_invalid_logits_note(&s->invalid, s->n_committed - 1 + i, id);
+    }
+}
+
 static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
 {
     const verify_state *state = state_of(&v->host, s);
@@ -152,9 +164,14 @@ static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
                                  .n = s->n_drafted };
     int32_t path[PF_MAX_DRAFT_TOKENS];
     pf_acceptance acceptance;
-    if (pf_judge_proposal(&v->judge, &s->sampling, s->method, &drafted, first_row, n_committed, &acceptance, path) !=
-        PF_OK) {
-        pf_host_refuse(&v->host, s, PF_UNSUPPORTED, "the model's logits hold no number to choose by");
+    const pf_status status =
+        pf_judge_proposal(&v->judge, &s->sampling, s->method, &drafted, first_row, n_committed, &acceptance, path);
+    note_invalid(v, s, first_row, acceptance.n_accepted, path);
+    if (status != PF_OK) {
+        char text[80];
+        snprintf(text, sizeof text, "the model's logits after position %d hold no number to choose by",
+                 n_committed - 1);
+        pf_host_refuse(&v->host, s, PF_UNSUPPORTED, text);
         return;
     }
     const int32_t n_kept = commit(&v->host, s, acceptance, path);

@@ -8,6 +8,9 @@
  * infinity: 0. Plus and minus zero are equal. */
 typedef int32_t pf_argmax_fn(const float *logits, int32_t n);
 
+/* The lowest index of logits [n] that is NaN or plus infinity, n >= 1; -1: none is. */
+typedef int32_t pf_find_invalid_fn(const float *logits, int32_t n);
+
 /* probabilities[i] = exp((logits[i] - top) * (1 / temperature)) / sum,  top = the largest logit.
  *   logits, probabilities  [n]  f32; may be the same
  *   temperature            > 0, finite

@@ -1,4 +1,4 @@
-/* The definitions of argmax and softmax over a vocabulary. */
+/* The definitions of argmax, softmax and the search for invalid logits over a vocabulary. */
 #include <math.h>
 
 #include "kernels/vec/exp.h"
@@ -10,6 +10,13 @@ int32_t pf_argmax_f32_ref(const float *logits, int32_t n)
     for (int32_t i = 0; i < n; i++)
         if (!isnan(logits[i]) && (best < 0 || logits[i] > logits[best])) best = i;
     return best;
+}
+
+int32_t pf_find_invalid_f32_ref(const float *logits, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!(logits[i] < INFINITY)) return i;
+    return -1;
 }
 
 float pf_softmax_f32_ref(float *probabilities, const float *logits, int32_t n, float temperature)

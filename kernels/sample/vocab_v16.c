@@ -1,4 +1,4 @@
-/* argmax and softmax over a vocabulary in vectors of sixteen. */
+/* argmax, softmax and the search for invalid logits over a vocabulary in vectors of sixteen. */
 #include <math.h>
 
 #include "kernels/vec/v16.h"
@@ -32,6 +32,30 @@ PF_V16 int32_t vocab_argmax(const float *logits, int32_t n)
     }
     for (; i < n; i++)
         if (logits[i] == top) return i;
+    return -1;
+}
+
+/* Bits of the logits that are below plus infinity: of NaN none is set. */
+PF_V16 uint32_t vocab_valid(const float *logits)
+{
+    return pf_v16_bits(pf_v16_above(pf_v16_set(INFINITY), pf_v16_load(logits)));
+}
+
+PF_V16 int32_t vocab_find_invalid(const float *logits, int32_t n)
+{
+    enum { ALL = 0xFFFF, AT_ONCE = 4 }; /* a branch for each sixteen takes twice as long */
+    int32_t i = 0;
+    for (; i + AT_ONCE * 16 <= n; i += AT_ONCE * 16) {
+        uint32_t valid = ALL;
+        for (int c = 0; c < AT_ONCE; c++) valid &= vocab_valid(logits + i + c * 16);
+        if (valid != ALL) break;
+    }
+    for (; i + 16 <= n; i += 16) {
+        const uint32_t valid = vocab_valid(logits + i);
+        if (valid != ALL) return i + __builtin_ctz(~valid);
+    }
+    for (; i < n; i++)
+        if (!(logits[i] < INFINITY)) return i;
     return -1;
 }
 
@@ -76,6 +100,11 @@ PF_V16 float vocab_softmax(float *probabilities, const float *logits, int32_t n,
 int32_t PF_FOR_ISA(pf_argmax_f32)(const float *logits, int32_t n)
 {
     return vocab_argmax(logits, n);
+}
+
+int32_t PF_FOR_ISA(pf_find_invalid_f32)(const float *logits, int32_t n)
+{
+    return vocab_find_invalid(logits, n);
 }
 
 float PF_FOR_ISA(pf_softmax_f32)(float *probabilities, const float *logits, int32_t n, float temperature)

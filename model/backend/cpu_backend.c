@@ -46,6 +46,11 @@ static int32_t best(const void *state, int32_t row, int32_t best_of)
     return pf_context_best(state, row, best_of);
 }
 
+static int32_t find_invalid(const void *state, int32_t row, int32_t n)
+{
+    return pf_context_find_invalid(state, row, n);
+}
+
 static void share(void *state, pf_team_fn *fn, void *arg)
 {
     pf_context_run_members(state, fn, arg);
@@ -66,6 +71,7 @@ static const pf_forward_ops ops = {
     .run = run,
     .logits = logits,
     .best = best,
+    .find_invalid = find_invalid,
     .share = share,
     .set_stop = set_stop,
 };

@@ -5,7 +5,7 @@
  * implementation; a GPU, or a machine across a network, would be others.
  *
  *      sequence    acquire -> run, truncate, keep, fork -> release      the cache holds `length` tokens of it
- *      pass        run(spans) -> logits(row), best(row)                 rows of all spans, in their order
+ *      pass        run(spans) -> logits, best, find_invalid(row)        rows of all spans, in their order
  *
  * A row's logits are bit-identical whatever the other rows of the pass and the chunking of the prompt. A pass is all or
  * nothing: after a failure every sequence is as before.
@@ -59,6 +59,10 @@ typedef struct {
 
     /* The token below best_of with the largest logit, the first of equals; -1: all are NaN. */
     int32_t (*best)(const void *state, int32_t row, int32_t best_of);
+
+    /* The lowest token below n whose logit in the row is NaN or plus infinity; -1: none. Where all spans asked for the best
+     * token only, n is what they asked for. */
+    int32_t (*find_invalid)(const void *state, int32_t row, int32_t n);
 
     /* Run fn(member, arg) on the threads of the last pass: for work on its logits. */
     void (*share)(void *state, pf_team_fn *fn, void *arg);
@@ -119,6 +123,11 @@ static inline float *pf_forward_logits(const pf_forward_backend *b, int32_t row)
 static inline int32_t pf_forward_best(const pf_forward_backend *b, int32_t row, int32_t best_of)
 {
     return b->ops->best(b->state, row, best_of);
+}
+
+static inline int32_t pf_forward_find_invalid(const pf_forward_backend *b, int32_t row, int32_t n)
+{
+    return b->ops->find_invalid(b->state, row, n);
 }
 
 static inline void pf_forward_share(const pf_forward_backend *b, pf_team_fn *fn, void *arg)

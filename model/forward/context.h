@@ -82,6 +82,10 @@ float *pf_context_logits(pf_context *context, int32_t i);
  * many tokens: of so many. */
 int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
 
+/* The lowest token below n whose logit in row i is NaN or plus infinity; -1: none. Where all spans asked for the best of as
+ * many tokens: of so many. */
+int32_t pf_context_find_invalid(const pf_context *context, int32_t i, int32_t n);
+
 /* Runs fn(member, arg) on the threads that ran the last pass: for work on its logits. */
 void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);
 

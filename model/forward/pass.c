@@ -247,6 +247,14 @@ int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of)
     return context->model->kernels.argmax(context->logits.data + (size_t)i * context->logits.stride, best_of);
 }
 
+int32_t pf_context_find_invalid(const pf_context *context, int32_t i, int32_t n)
+{
+    assert(i >= 0 && i < context->n_logit_rows);
+    assert(!pf_head_gives_best(&context->head) || context->head.best_of == n);
+    if (pf_head_gives_best(&context->head)) return pf_head_find_invalid(&context->head, context->n_members, i);
+    return context->model->kernels.find_invalid(context->logits.data + (size_t)i * context->logits.stride, n);
+}
+
 float *pf_context_logits(pf_context *context, int32_t i)
 {
     assert(i >= 0 && i < context->n_logit_rows && !pf_head_gives_best(&context->head));

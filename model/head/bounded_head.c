@@ -197,6 +197,9 @@ static void add_best(const worker *w, int32_t i, int32_t first, int32_t n)
     const float *logits = pf_row(w->rows->logits, i) + first;
     const int32_t token = w->head->kernels->argmax(logits, n);
     if (token >= 0) keep_better(&w->share->best[i], (pf_best){ first + token, logits[token] });
+    if (w->share->invalid[i] >= 0) return;
+    const int32_t invalid = w->head->kernels->find_invalid(logits, n);
+    if (invalid >= 0) w->share->invalid[i] = first + invalid;
 }
 
 /* Multiplies the marked panels, one run of them after the other. */
@@ -206,7 +209,7 @@ static void multiply_marked(const worker *w)
     const pf_head_rows *rows = w->rows;
     const int32_t best_of = w->pass->best_of;
     w->share->n_computed = 0;
-    for (int32_t i = 0; i < rows->n_rows; i++) w->share->best[i].token = -1;
+    for (int32_t i = 0; i < rows->n_rows; i++) w->share->best[i].token = w->share->invalid[i] = -1;
     for (int32_t p = w->panels.begin, end; p < w->panels.end; p = end) {
         for (end = p + 1; end < w->panels.end && marks[end] == marks[p];) end++;
         if (!marks[p]) continue;
@@ -236,6 +239,13 @@ int32_t pf_bounded_head_best(const pf_head_pass *pass, int32_t n_threads, int32_
     pf_best best = { .token = -1 };
     for (int32_t id = 0; id < n_threads; id++) keep_better(&best, pass->shares[id].best[i]);
     return best.token;
+}
+
+int32_t pf_bounded_head_find_invalid(const pf_head_pass *pass, int32_t n_threads, int32_t i)
+{
+    for (int32_t id = 0; id < n_threads; id++)
+        if (pass->shares[id].invalid[i] >= 0) return pass->shares[id].invalid[i];
+    return -1;
 }
 
 void pf_bounded_head_end(const pf_lm_head *head, pf_head_pass *pass, int32_t n_threads)

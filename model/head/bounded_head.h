@@ -40,6 +40,7 @@ void pf_bounded_head_lay_out_pass(const pf_lm_head *head, int32_t n_threads, pf_
 bool pf_bounded_head_suits(const pf_head_pass *pass, int32_t n_rows); /* few rows, and not pausing */
 void pf_bounded_head_find_best(const pf_lm_head *head, pf_head_pass *pass, const pf_head_rows *rows);
 int32_t pf_bounded_head_best(const pf_head_pass *pass, int32_t n_threads, int32_t i);
+int32_t pf_bounded_head_find_invalid(const pf_head_pass *pass, int32_t n_threads, int32_t i);
 
 /* Pauses the bounds for some passes where they have excluded too little. */
 void pf_bounded_head_end(const pf_lm_head *head, pf_head_pass *pass, int32_t n_threads);

@@ -97,6 +97,11 @@ int32_t pf_head_best(const pf_head_pass *pass, int32_t n_threads, int32_t i)
     return pf_bounded_head_best(pass, n_threads, i);
 }
 
+int32_t pf_head_find_invalid(const pf_head_pass *pass, int32_t n_threads, int32_t i)
+{
+    return pf_bounded_head_find_invalid(pass, n_threads, i);
+}
+
 void pf_head_end(const pf_lm_head *head, pf_head_pass *pass, int32_t n_threads)
 {
     if (head->kind == PF_HEAD_BOUNDED) pf_bounded_head_end(head, pass, n_threads);

@@ -94,7 +94,8 @@ enum { PF_BOUNDED_ROWS = 8 }; /* of a pass, at most, where the head finds the be
 typedef struct {
     _Alignas(64) float floors[PF_BOUNDED_ROWS]; /* lower bounds of the largest logit */
     pf_best best[PF_BOUNDED_ROWS];
-    int32_t n_computed; /* panels of the full head */
+    int32_t invalid[PF_BOUNDED_ROWS]; /* the lowest token that was computed whose logit is NaN or plus infinity; -1 */
+    int32_t n_computed;               /* panels of the full head */
 } pf_head_share;
 
 /* Scratch of one thread. */
@@ -146,6 +147,9 @@ void pf_head_refine(const pf_lm_head *head, const pf_head_rows *rows);
 
 /* After a pass of n_threads threads in which the head has found the best tokens: that of row i, or -1. */
 int32_t pf_head_best(const pf_head_pass *pass, int32_t n_threads, int32_t i);
+
+/* Likewise the lowest token of row i whose logit is NaN or plus infinity, or -1: every such logit is computed. */
+int32_t pf_head_find_invalid(const pf_head_pass *pass, int32_t n_threads, int32_t i);
 
 /* After each pass. */
 void pf_head_end(const pf_lm_head *head, pf_head_pass *pass, int32_t n_threads);

@@ -130,8 +130,10 @@ struct pf_server {
     /* Used by the computing thread alone. */
     pf_dispatch *dispatch[PF_N_SERVICES]; /* by pf_service; NULL: not served */
     pf_codec *codec[PF_N_SERVICES];
-    pf_status failed; /* of a peer as a whole */
-    bool is_behind;   /* some work is left for later: other clients have sent messages meanwhile */
+    pf_invalid_logits invalid[PF_N_SERVICES]; /* of either peer, since the server began */
+    int64_t n_invalid_logged[PF_N_SERVICES];  /* rows of them when the log was last told */
+    pf_status failed;                         /* of a peer as a whole */
+    bool is_behind; /* some work is left for later: other clients have sent messages meanwhile */
     bool shut;
     const volatile bool *stop_flag; /* the stop flag of pf_server_run; or NULL */
     uint64_t until_ns;              /* when open sequences are cancelled; 0: it is not stopping */

@@ -309,7 +309,7 @@ class Benchmarks(Case):
             self.assertEqual(result.code, 0, result.err)
         figures = [json.loads(line) for line in result.out.decode().splitlines()]
         self.assertEqual({f["op"] for f in figures}, {"gemm", "pack_weights", "rmsnorm", "rope", "swiglu", "attn",
-                                                      "attn_store", "argmax", "softmax", "top", "race", "rescore",
+                                                      "attn_store", "argmax", "find_invalid", "softmax", "top", "race", "rescore",
                                                       "bounds"})
         for figure in figures:
             self.assertGreater(figure["fraction"], 0)

@@ -63,6 +63,57 @@ class Numbers(Case):
         draft = self.with_nan("nan-draft", "model.norm.weight")
         self.assertEqual(self.generate("-n", "8", "-d", draft)["tokens"], self.generate("-n", "8")["tokens"])
 
+    def assert_warned(self, err, *whose):
+        """One line for each model that has invalid logits, and no other."""
+        lines = [line for line in err.splitlines() if "NaN or infinity" in line]
+        self.assertEqual(len(lines), len(whose), err)
+        for line, model in zip(lines, whose):
+            self.assertRegex(line, f"warning: the {model}: NaN or infinity in [0-9]+ rows? of logits; the first is the row "
+                                   f"after position [0-9]+, at id [0-9]+$")
+
+    def test_each_request_warns_once_of_a_model_with_nan_logits(self):
+        model, draft = self.with_nan("some-nan", "lm_head.weight"), self.with_nan("some-nan-draft", "lm_head.weight")
+        request = ["-n", "6", "--tokens", "1,2", "--ignore-eos", "--draft-len", "2", "--json"]
+        for drawn in ([], ["--temperature", "1", "--seed", "3"]):
+            generate = lambda *options: self.run_ok("generate", *options, *request, *drawn)
+            plain = generate("-m", model)
+            self.assert_warned(plain.err, "target some-nan")
+            self.assertIn(f"in 6 rows of logits; the first is the row after position 1, at id {tiny_llama.VOCAB_SIZE - 1}\n",
+                          plain.err)
+            self.assertEqual(plain.json["invalid_logit_rows"], 6)
+            both = generate("-m", model, "-d", draft)
+            self.assert_warned(both.err, "target some-nan", "draft some-nan-draft")
+            self.assertGreater(both.json["invalid_logit_rows"], 6)
+            self.assert_warned(generate("-m", self.target, "-d", draft).err, "draft some-nan-draft")
+            self.assertEqual(generate("-m", self.target).json["invalid_logit_rows"], 0)
+        twice = self.run_ok("generate", "-m", model, *request, "--num-samples", "2")
+        self.assert_warned(twice.err, "target some-nan", "target some-nan")
+
+    def test_logits_warns_of_invalid_rows(self):
+        model = self.with_nan("nan-rows", "lm_head.weight")
+        for options, rows in ([], "1 row "), (["--all"], "3 rows "):
+            err = self.run_ok("logits", "-m", model, "--tokens", "1,2,3", *options).err
+            self.assert_warned(err, "model nan-rows")
+            self.assertIn(rows, err)
+            self.assertIn(f"position {0 if options else 2},", err)
+        self.assert_warned(self.run_ok("logits", "-m", self.target, "--tokens", "1,2,3").err)
+
+    def test_servers_log_the_invalid_logits_of_their_models(self):
+        model = self.with_nan("served-nan", "lm_head.weight")
+        for role in "verifier", "worker":
+            server = self.pilotfish.serve(role, model, self.socket(role))
+            way = {"verifier": ["--verifier", server.address, "-d", self.draft],
+                   "worker": ["-m", self.target, "--draft-worker", server.address, "--simulate-step-ms", "20"]}[role]
+            result = self.run_ok("generate", *way, "-n", "30", "--tokens", "1,2", "--ignore-eos", "--draft-len", "2")
+            self.assert_warned(result.err)
+            server.process.terminate()
+            _, err = server.process.communicate(timeout=60)
+            lines = [line for line in err.decode().splitlines() if "NaN or infinity" in line]
+            least = 2 if role == "verifier" else 1       # a worker on a busy machine may come too late to draft more
+            self.assertTrue(least <= len(lines) <= 8, err)   # the first row, then at every doubling
+            self.assertRegex(lines[0], f"^pilotfish: warning: the {'target' if role == 'verifier' else 'draft'} served-nan: "
+                                       f"NaN or infinity in [0-9]+ rows? of logits; the first is the row after position ")
+
     def test_ids_are_checked(self):
         self.assert_fails("logits", "-m", self.target, "--tokens", "1,320", saying=["320", str(tiny_llama.VOCAB_SIZE - 1)])
         self.assert_fails("logits", "-m", self.target, "--tokens", "", saying=["empty"])

@@ -9,7 +9,7 @@ static void every_isa_of_this_machine_gives_every_operation(void **state)
         pf_kernels k;
         assert_int_equal(pf_kernels_select(isa, &k, NULL), PF_OK);
         assert_int_equal(k.isa, isa);
-        assert_true(k.rmsnorm && k.rope && k.swiglu && k.argmax && k.softmax);
+        assert_true(k.rmsnorm && k.rope && k.swiglu && k.argmax && k.find_invalid && k.softmax);
         for (pf_type type = PF_TYPE_F32; type < PF_N_TYPES; type++) {
             const bool held = type != PF_TYPE_F16;
             assert_true(!k.attn[type] == !held && !k.attn_store[type] == !held);

@@ -34,6 +34,39 @@ static void argmax_is_the_lowest_of_the_largest_and_never_nan(void **state)
     for_each_kernel(PF_OP_ARGMAX, check_argmax);
 }
 
+/* --- invalid logits --- */
+
+static void check_find_invalid(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 51 };
+    for (int32_t n = 1; n <= 400; n += n < 140 ? 1 : 37)
+        for (int form = 0; form < 3; form++) {
+            pf_guard x = pf_guard_alloc((size_t)n * sizeof(float), 4);
+            float *logits = x.data;
+            for (int32_t i = 0; i < n; i++) logits[i] = form == 0 ? test_extreme(&rng) : test_float(&rng);
+            if (form == 2) logits[test_below(&rng, n)] = test_below(&rng, 2) ? INFINITY : -NAN;
+            assert_int_equal(kernel->fn.find_invalid(logits, n), definition->fn.find_invalid(logits, n));
+            pf_guard_free(&x);
+        }
+    assert_int_equal(kernel->fn.find_invalid((float[]){ 1, -INFINITY, 0x1.fffffep127f }, 3), -1);
+    assert_int_equal(kernel->fn.find_invalid((float[]){ 1, INFINITY, NAN }, 3), 1);
+    assert_int_equal(kernel->fn.find_invalid((float[]){ 1, 2, -NAN }, 3), 2);
+    float many[150];
+    for (int at = 0; at < 150; at++) {
+        for (int i = 0; i < 150; i++) many[i] = i < at ? -INFINITY : i == at ? NAN : INFINITY;
+        assert_int_equal(kernel->fn.find_invalid(many, 150), at);
+        for (int i = at + 1; i < 150; i++) many[i] = 3.0f;
+        assert_int_equal(kernel->fn.find_invalid(many, 150), at);
+        assert_int_equal(kernel->fn.find_invalid(many, at > 0 ? at : 1), at > 0 ? -1 : 0);
+    }
+}
+
+static void the_first_nan_or_plus_infinity_is_found(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_FIND_INVALID, check_find_invalid);
+}
+
 /* --- softmax --- */
 
 static void check_formula(const pf_kernel *kernel, const pf_kernel *definition)
@@ -264,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(argmax_is_the_lowest_of_the_largest_and_never_nan),
+        cmocka_unit_test(the_first_nan_or_plus_infinity_is_found),
         cmocka_unit_test(softmax_is_the_formula_and_sums_to_one),
         cmocka_unit_test(all_sizes_equal_the_definition_bit_for_bit),
         cmocka_unit_test(the_ends_are_as_the_contract_says),

@@ -7,6 +7,7 @@
 #include "tests/support/chi_square.h"
 #include "tests/support/drafter_bench.h"
 #include "tests/support/draw.h"
+#include "tests/support/spoiled_backend.h"
 
 static const uint64_t MS = 1000 * 1000;
 
@@ -192,6 +193,34 @@ static void tokens_drawn_before_a_row_of_nans_are_proposed(void **state)
     assert_ok(pf_model_drafter_create(pf_cpu_backend(b.side.context), &config, &b.drafter, &error), error);
     assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
     close_bench(&b);
+}
+
+static void invalid_rows_of_a_draft_are_counted_with_the_first_position(void **state)
+{
+    (void)state;
+    static const spoil spoils[] = { { .rows = 1, .id = 3, .value = NAN },
+                                    { .rows = 1, .id = SPOIL_ALL_IDS, .value = NAN },
+                                    { .rows = 1, .id = 3, .value = INFINITY },
+                                    { .rows = 1, .id = 3, .value = -INFINITY } };
+    pf_open opens[] = { near_peer_open(1), sampled_open(1, 64), sampled_open(1, 0), sampled_open(1, 0) };
+    opens[3].method = PF_METHOD_COUPLED;
+    for (size_t i = 0; i < PF_COUNT(spoils); i++)
+        for (size_t j = 0; j < PF_COUNT(opens); j++) {
+            bench b = { .side = pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ .max_sequences = 1 }) };
+            const pf_model_drafter_config config = { .max_sequences = 1, .max_draft = 8 };
+            pf_error error = { 0 };
+            pf_invalid_logits invalid;
+            spoiled = spoils[i];
+            assert_ok(pf_model_drafter_create(spoiled_backend(b.side.context), &config, &b.drafter, &error), error);
+            const int32_t n = begin_drafting(&b, opens[j], 77)->n_tokens;
+            assert_int_equal(n, spoils[i].id == SPOIL_ALL_IDS ? 0 : 4);
+            pf_peer_take_invalid_logits(b.drafter, &invalid);
+            const bool any = !isinf(spoils[i].value) || spoils[i].value > 0.0f;
+            assert_int_equal(invalid.n_rows, any ? (n > 0 ? n : 1) : 0);
+            if (any) assert_int_equal(invalid.first_position, N_PROMPT);
+            if (any) assert_int_equal(invalid.first_id, n > 0 ? 3 : 0);
+            close_bench(&b);
+        }
 }
 
 static void ids_past_those_that_exist_are_never_proposed(void **state)
@@ -1210,6 +1239,7 @@ int main(void)
         cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without),
         cmocka_unit_test(draws_of_different_rounds_are_independent),
         cmocka_unit_test(tokens_drawn_before_a_row_of_nans_are_proposed),
+        cmocka_unit_test(invalid_rows_of_a_draft_are_counted_with_the_first_position),
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
         cmocka_unit_test(excluded_ids_are_never_proposed),
         cmocka_unit_test(ids_that_one_sequence_excludes_are_proposed_for_the_next),

@@ -57,6 +57,50 @@ static void sampled_text_depends_on_the_seed_only(void **state)
     assert_memory_not_equal(out[0].tokens, out[1].tokens, N_NEW * sizeof *out[0].tokens);
 }
 
+/* The embedding is the head, so one id has a logit of NaN in every row. */
+static void invalid_logits_are_one_warning_a_request_and_model(void **state)
+{
+    (void)state;
+    enum { NAN_ID = 7 };
+    pair p = { 0 };
+    pf_error error = { 0 };
+    const pf_tiny_model model = { .seed = 1, .tied = true, .nan_token = NAN_ID };
+    p.target = open_engine(&model, NULL);
+    p.draft = open_engine(&model, p.target);
+    assert_ok(pf_engine_verifier(p.target, NULL, &p.verifier, &error), error);
+    assert_ok(pf_engine_drafter(p.draft, NULL, &p.drafter, &error), error);
+    for (int drawn = 0; drawn < 2; drawn++) {
+        pf_request request = plain_request();
+        if (drawn) request.sampling.temperature = 1.0f;
+        p.n_warnings = 0;
+        generate(&p, p.verifier, NULL, &request, &p.plain);
+        assert_int_equal(p.plain.result.invalid_rows, N_NEW);
+        assert_int_equal(p.n_warnings, 1);
+        assert_non_null(strstr(p.warning.text, "NaN or infinity in 60 rows of logits; the first is the row after "
+                                               "position 4, at id 7"));
+        for (int32_t i = 0; i < N_NEW; i++) assert_int_not_equal(p.plain.tokens[i], NAN_ID);
+
+        generated drafted;
+        generate(&p, p.verifier, p.drafter, &request, &drafted);
+        assert_int_equal(p.n_warnings, 3); /* the target's and the draft's */
+        assert_non_null(strstr(p.warning.text, "the draft "));
+        assert_non_null(strstr(p.warning.text, "after position 5, at id 7"));
+        assert_in_range(drafted.result.invalid_rows, N_NEW, 3 * N_NEW);
+    }
+    close_pair((void *[]){ &p });
+}
+
+static void a_valid_model_is_not_warned_of(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    p->n_warnings = 0;
+    generate(p, p->verifier, p->drafter, &request, &out);
+    assert_int_equal(p->n_warnings, 0);
+    assert_int_equal(out.result.invalid_rows, 0);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -451,6 +495,8 @@ int main(void)
         cmocka_unit_test(greedy_text_is_the_plain_text_at_every_draft_length),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_its_seed),
         cmocka_unit_test(sampled_text_depends_on_the_seed_only),
+        cmocka_unit_test(invalid_logits_are_one_warning_a_request_and_model),
+        cmocka_unit_test(a_valid_model_is_not_warned_of),
         cmocka_unit_test(every_token_is_accounted_for),
         cmocka_unit_test(tree_tokens_are_counted_as_drafted_or_branches),
         cmocka_unit_test(the_result_has_the_times),

@@ -73,6 +73,8 @@ static void assert_same_best(rig *full, const rig *bounded, int32_t n_rows, int3
         const int32_t best = pf_model_kernels(full->model)->argmax(logits, best_of);
         assert_int_equal(pf_context_best(full->context, i, best_of), best);
         assert_int_equal(pf_context_best(bounded->context, i, best_of), best);
+        assert_int_equal(pf_context_find_invalid(bounded->context, i, best_of),
+                         pf_context_find_invalid(full->context, i, best_of));
         const pf_rows computed = bounded->context->logits;
         if (best >= 0)
             assert_memory_equal(&computed.data[(size_t)i * computed.stride + (size_t)best], &logits[best],

@@ -2,10 +2,13 @@
  * The verifier by itself, with proposals that the test makes up: what a verdict says, where rounds are cut, which sequences are
  * refused, which messages are dropped. That texts are lossless with a drafter at work is speculation_test's business.
  */
+#include <math.h>
+
 #include "tests/support/test.h"
 
 #include "base/clock.h"
 #include "tests/support/near_peer.h"
+#include "tests/support/spoiled_backend.h"
 #include "tests/support/tiny_side.h"
 #include "verify/accept.h"
 #include "verify/cpu_verifier.h"
@@ -361,6 +364,107 @@ static void a_row_of_nans_decides_nothing_and_keeps_earlier_tokens(void **state)
         const pf_batch *answer = ask(&b, (pf_batch){ .proposals = &none, .n_proposals = 1 });
         assert_int_equal(answer->n_verdicts, 0);
         assert_int_equal(answer->n_refusals, 1);
+        close_bench(&b);
+    }
+}
+
+/* ---- invalid logits ------------------------------------------------------------------------------------------ */
+
+static bench open_spoiled_bench(void)
+{
+    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ .max_sequences = 1 }) };
+    const pf_cpu_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
+    pf_error error = { 0 };
+    pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
+    spoiled = (spoil){ 0 };
+    assert_ok(pf_cpu_verifier_create(spoiled_backend(b.side.context), &config, &b.verifier, &error), error);
+    return b;
+}
+
+static void assert_invalid(bench *b, int64_t n_rows, int32_t position, int32_t id)
+{
+    pf_invalid_logits invalid;
+    pf_peer_take_invalid_logits(b->verifier, &invalid);
+    assert_int_equal(invalid.n_rows, n_rows);
+    if (n_rows > 0) assert_int_equal(invalid.first_position, position);
+    if (n_rows > 0) assert_int_equal(invalid.first_id, id);
+    pf_peer_take_invalid_logits(b->verifier, &invalid);
+    assert_int_equal(invalid.n_rows, 0);
+}
+
+static pf_open open_by(pf_method method)
+{
+    pf_open open = near_peer_open(1);
+    open.method = method;
+    if (method != PF_METHOD_GREEDY)
+        open.sampling = (pf_sampling){ .temperature = 1e-6f, .top_p = 1.0f, .seed = 9 }; /* all but greedy */
+    return open;
+}
+
+static void invalid_rows_of_an_accepted_chain_are_counted_with_the_first_position(void **state)
+{
+    (void)state;
+    static const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_REJECTION, PF_METHOD_COUPLED };
+    for (size_t m = 0; m < PF_COUNT(methods); m++) {
+        bench b = open_spoiled_bench();
+        const int32_t other = raw_client_to(b.text);
+        spoiled = (spoil){ .rows = 1, .id = other, .value = NAN };
+        assert_verdict(ask_open(&b, open_by(methods[m])), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
+        assert_invalid(&b, 1, N_PROMPT - 1, other);
+
+        spoiled = (spoil){ .rows = 0 };
+        assert_verdict(propose(&b, 1, N_PROMPT + 1, b.text + 1, 2), 1, N_PROMPT + 1, b.text + 1, 3, 2, PF_FINISH_NONE);
+        assert_invalid(&b, 0, 0, 0);
+
+        spoiled = (spoil){ .rows = 6, .id = other, .value = NAN };
+        assert_verdict(propose(&b, 2, N_PROMPT + 4, b.text + 4, 2), 2, N_PROMPT + 4, b.text + 4, 3, 2, PF_FINISH_NONE);
+        assert_invalid(&b, 2, N_PROMPT + 4, other);
+        close_bench(&b);
+    }
+}
+
+static void an_infinite_logit_is_chosen_and_counted(void **state)
+{
+    (void)state;
+    static const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_REJECTION, PF_METHOD_COUPLED };
+    for (size_t m = 0; m < PF_COUNT(methods); m++) {
+        bench b = open_spoiled_bench();
+        const int32_t other = raw_client_to(b.text);
+        spoiled = (spoil){ .rows = 1, .id = other, .value = INFINITY };
+        assert_verdict(ask_open(&b, open_by(methods[m])), 0, N_PROMPT, &other, 1, 0, PF_FINISH_NONE);
+        assert_invalid(&b, 1, N_PROMPT - 1, other);
+        spoiled = (spoil){ .rows = 1, .id = other, .value = -INFINITY }; /* never chosen, and no fault */
+        assert_int_equal(propose(&b, 1, N_PROMPT + 1, NULL, 0)->n_tokens, 1);
+        assert_invalid(&b, 0, 0, 0);
+        close_bench(&b);
+    }
+}
+
+static void invalid_rows_of_a_tree_count_on_the_targets_path_alone(void **state)
+{
+    (void)state;
+    bench b = open_spoiled_bench();
+    ask_open(&b, near_peer_open(1));
+    const int32_t other = raw_client_to(b.text), tokens[] = { other, b.text[1], b.text[2], other, b.text[3] },
+                  parents[] = { -1, -1, 1, 2, 2 };
+    spoiled = (spoil){ .rows = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5, .id = other, .value = NAN }; /* the path: 0 2 3 5 */
+    assert_verdict(propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 5), 1, N_PROMPT + 1, b.text + 1, 4, 3,
+                   PF_FINISH_NONE);
+    assert_invalid(&b, 2, N_PROMPT + 2, other);
+    close_bench(&b);
+}
+
+static void a_row_without_a_number_is_refused_by_its_position_and_counted(void **state)
+{
+    (void)state;
+    static const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_REJECTION, PF_METHOD_COUPLED };
+    for (size_t m = 0; m < PF_COUNT(methods); m++) {
+        bench b = open_spoiled_bench();
+        spoiled = (spoil){ .rows = 1, .id = SPOIL_ALL_IDS, .value = NAN };
+        const pf_refusal *refusal = ask_refusal(&b, open_by(methods[m]));
+        assert_int_equal(refusal->status, PF_UNSUPPORTED);
+        assert_non_null(strstr(refusal->text, "after position 4 hold no number"));
+        assert_invalid(&b, 1, N_PROMPT - 1, 0);
         close_bench(&b);
     }
 }
@@ -953,6 +1057,10 @@ int main(void)
         cmocka_unit_test(an_open_answers_with_the_first_token),
         cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
         cmocka_unit_test(a_row_of_nans_decides_nothing_and_keeps_earlier_tokens),
+        cmocka_unit_test(invalid_rows_of_an_accepted_chain_are_counted_with_the_first_position),
+        cmocka_unit_test(an_infinite_logit_is_chosen_and_counted),
+        cmocka_unit_test(invalid_rows_of_a_tree_count_on_the_targets_path_alone),
+        cmocka_unit_test(a_row_without_a_number_is_refused_by_its_position_and_counted),
         cmocka_unit_test(a_proposal_is_judged_up_to_its_first_invalid_token),
         cmocka_unit_test(the_targets_path_of_a_tree_is_kept_and_the_text_continues),
         cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),

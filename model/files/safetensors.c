@@ -373,7 +373,13 @@ static bool stays_below(const char *path, size_t n_bytes)
     return true;
 }
 
-/* Opens each file that the index names, once, in the order of the index. */
+static bool is_absent(const pf_safetensors *set, const char *file)
+{
+    char path[PF_FILE_PATH_BYTES];
+    return pf_file_join(set->directory, file, path, NULL) == PF_OK && pf_file_is_absent(path);
+}
+
+/* Opens each file that the index names and that is there, once, in the order of the index. */
 static pf_status add_indexed_files(pf_safetensors *set, const pf_json *index, const json_t *map, json_t *seen,
                                    pf_error *error)
 {
@@ -390,12 +396,19 @@ static pf_status add_indexed_files(pf_safetensors *set, const pf_json *index, co
         if (set->n_files == MAX_FILES)
             return pf_fail(error, PF_FORMAT, "%s: weight_map names more than %d files", index->name, MAX_FILES);
         if (json_object_set_new(seen, file, json_integer(set->n_files)) != 0) return no_memory(error, index->name);
-        PF_TRY(add_file(set, file, error));
+        if (!is_absent(set, file)) PF_TRY(add_file(set, file, error)); /* check_index: another may hold its tensors */
     }
     return PF_OK;
 }
 
-/* Reports tensors that are not in the file that the index names. An index may also name more than the files have: the hub's
+static bool has_file(const pf_safetensors *set, const char *name)
+{
+    for (int32_t i = 0; i < set->n_files; i++)
+        if (strcmp(set->files[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Reports tensors that are not in the file that the index names; such a file may be absent. An index may also name more than the files have: the hub's
  * converter takes its names from the .bin files and leaves a tied head out. That is for the reader of the tensor to refuse. */
 static pf_status check_index(const pf_safetensors *set, const pf_json *index, const json_t *map,
                              const pf_load_policy *policy, pf_error *error)
@@ -407,6 +420,12 @@ static pf_status check_index(const pf_safetensors *set, const pf_json *index, co
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
         const entry *e = find(set, name);
+        if (!e && !has_file(set, json_string_value(value)))
+            return pf_fail(
+                error, PF_UNAVAILABLE,
+                "%s: tensor %.100s: %s is not there, nor is the tensor in another file of weight_map: download "
+                "the model again",
+                index->name, name, json_string_value(value));
         if (!e || strcmp(set->files[e->file].name, json_string_value(value)) == 0) continue;
         if (n_elsewhere++ == 0) first = e;
     }

@@ -238,14 +238,16 @@ static void an_invalid_index_is_refused(void **state)
         { "{\"x\": \"..\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"a/../one\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"a//..\"}", "name of a file", PF_FORMAT },
-        { "{\"x\": \"a/\"}", "a/: cannot be opened", PF_UNAVAILABLE },
+        { "{\"x\": \"a/\"}", "tensor x: a/ is not there", PF_UNAVAILABLE },
         { "{\"x\": \".\"}", "is a directory", PF_INVALID },
         { "{\"x\": \"\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"one\\u0000\"}", "name of a file", PF_FORMAT },
         { "{\"x\": 1}", "name of a file", PF_FORMAT },
         { "{}", "weight_map", PF_FORMAT },
         { "7", "weight_map", PF_FORMAT },
-        { "{\"x\": \"gone\"}", "gone", PF_UNAVAILABLE },
+        { "{\"x\": \"gone\"}", "tensor x: gone is not there", PF_UNAVAILABLE },
+        { "{\"x\": \"one\", \"q\": \"gone\"}", "tensor q: gone is not there, nor is the tensor in another file",
+          PF_UNAVAILABLE },
     };
     static const char one[] = "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}";
     write_file("one", one, 8, 0);
@@ -337,6 +339,21 @@ static void a_misplaced_tensor_is_read_from_the_shard_that_holds_it(void **state
     pf_safetensors_close(set);
 }
 
+static void a_tensor_of_an_absent_shard_is_read_from_another_that_holds_it(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    pf_tensor t;
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}", 8, 0);
+    write_text("model.safetensors.index.json", "{\"weight_map\": {\"y\": \"gone\", \"x\": \"one\"}}");
+    pf_safetensors *set =
+        open_with_warning("1 of its tensors is not in the file that weight_map names: y is in one, not in gone");
+    assert_ok(pf_safetensors_find(set, "y", &t, &error), error);
+    assert_int_equal(t.data[0], 4);
+    assert_ok(pf_safetensors_check(set, &error), error);
+    pf_safetensors_close(set);
+}
+
 static void shards_without_an_index_are_one_set(void **state)
 {
     (void)state;
@@ -424,6 +441,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_invalid_index_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_index_selects_among_copies_of_a_tensor, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_misplaced_tensor_is_read_from_the_shard_that_holds_it, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_tensor_of_an_absent_shard_is_read_from_another_that_holds_it, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(shards_without_an_index_are_one_set, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(missing_shards_are_named, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(one_file_of_another_name_is_read, make_dir, remove_dir),

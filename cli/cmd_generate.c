@@ -2,7 +2,7 @@
  * pilotfish generate: a prompt in, its continuation out as it is made.
  *
  * Keeps true: what is shown is a prefix of the text at any moment, cut at a character's end, and never a part of a
- * stop text; with --json nothing is written before a document is whole.
+ * stop text; with --json nothing is written before a document is whole, and each request that has begun ends with one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ typedef struct {
     bool shows;   /* not with --json */
     bool is_seen; /* as it is made, on a terminal */
     bool colors;
-    bool failed;    /* the request did, behind what was made so far */
+    bool failed;    /* the request did */
     size_t n_shown; /* bytes of text */
     int32_t n_prompt, n_tokens;
     pf_status status;           /* of the text */
@@ -225,6 +225,12 @@ static const char *text_failure(pf_status status)
                               : "no memory for the text";
 }
 
+/* Whether the request ends with a document: it has begun. What it asks for was refused before that (PF_INVALID). */
+static bool ends_with_document(const continuation *c, pf_status status, const pf_result *result)
+{
+    return c->options->json && (!c->failed || status != PF_INVALID || result->n_tokens > 0);
+}
+
 /* One continuation. An exit status. */
 static int run_one(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
                    pf_result *result, pf_out *out)
@@ -256,11 +262,12 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
     if (result->n_tokens > 0) show_end(&c);
     c.failed = status != PF_OK && !interrupted;
-    if (!c.failed || (options->json && result->n_tokens > 0)) {
-        const int written = options->json ? pf_out_json(out, document(prompt, result, seed, &c)) : PF_EXIT_DONE;
+    if (ends_with_document(&c, status, result)) {
+        const int written = pf_out_json(out, document(prompt, result, seed, &c));
         if (written != PF_EXIT_DONE) code = written;
-        if (!options->json && !out->error && result->n_tokens > 0) print_figures(setup, result, prompt->n, seed);
     }
+    if (!options->json && !c.failed && !out->error && result->n_tokens > 0)
+        print_figures(setup, result, prompt->n, seed);
     if (c.failed) code = pf_out_fail_error(status, &error);
     pf_text_stream_end(&c.text);
     return code;

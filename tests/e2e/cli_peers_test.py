@@ -360,6 +360,27 @@ class Peers(SlowCase):
         self.assertEqual(made, expected[:len(made)])
         self.assertIn(b"the verifier is gone", err)
 
+    def test_a_verifier_that_dies_before_the_first_token_leaves_a_closed_document_without_tokens(self):
+        ids = self.run_json("tokenize", "-m", self.target, "-p", PROMPT)["tokens"]
+        for options in [], ["--num-samples", "2"]:
+            verifier = self.pilotfish.serve("verifier", self.target, self.socket(f"dies-{len(options)}"),
+                                            "--simulate-step-ms", 40000)
+            process = self.pilotfish.start("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT, "-n", 10,
+                                           "--json", *options)
+            time.sleep(4)   # the request has begun, and waits for its first token
+            verifier.process.kill()
+            verifier.end()
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 1, err)
+            document = json.loads(out)   # of two samples the first: the other was not begun
+            self.assertEqual((document["tokens"], document["text"], document["finish_reason"]), ([], "", "error"))
+            self.assertEqual(document["prompt_tokens"], ids)
+            self.assertIsNone(document["timing"]["tokens_per_s"])
+            self.assertIn(b"the verifier is gone", err)
+
+    def test_a_request_that_is_refused_for_what_it_asks_has_no_document(self):
+        self.assert_fails("generate", "-m", self.target, "-p", PROMPT, "--context", "2", "-n", "4", "--json", saying=["prompt"])
+
     def kill_and_replace_worker(self, expected):
         """Seconds from the new worker's readiness to its first accepted token; the whole text must be `expected`."""
         address = self.socket("mortal")

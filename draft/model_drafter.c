@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "draft/adaptive.h"
 #include "draft/choose.h"
 #include "host/sequence_host.h"
@@ -63,11 +64,6 @@ static draft_state *state_of(const pf_host *host, const pf_host_sequence *s)
     return &((const drafter *)host)->states[s->slot];
 }
 
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 static int32_t cached(const pf_host *host, const pf_host_sequence *s)
 {
     return pf_forward_length(&((const drafter *)host)->backend, state_of(host, s)->cache);
@@ -98,7 +94,7 @@ static void keep_excluded(const drafter *d, draft_state *state, const pf_open *o
     state->n_excluded = 0;
     for (int32_t i = 0; i < open->n_excluded && open->excluded[2 * i] < n_vocab; i++) {
         state->excluded[2 * i] = open->excluded[2 * i];
-        state->excluded[2 * i + 1] = min_of(open->excluded[2 * i + 1], n_vocab);
+        state->excluded[2 * i + 1] = pf_min(open->excluded[2 * i + 1], n_vocab);
         state->n_excluded++;
     }
 }
@@ -136,7 +132,7 @@ static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     const int32_t n_before = s->n_committed, last = n_before + verdict->n_tokens - 1;
     int32_t keep = 0;
     if (!s->is_full && last > 0)
-        keep = min_of(last, pf_forward_count_shared(&d->backend, state->cache, s->tokens, n_before, verdict->tokens,
+        keep = pf_min(last, pf_forward_count_shared(&d->backend, state->cache, s->tokens, n_before, verdict->tokens,
                                                     verdict->n_tokens));
     return pf_forward_truncate(&d->backend, state->cache, keep);
 }
@@ -160,7 +156,7 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
         if (s->is_due) backlog -= max_rows;
     }
     if (backlog <= 0) return s->is_due ? PF_HOST_READY : PF_HOST_IDLE;
-    *n_tokens = min_of(backlog, max_rows);
+    *n_tokens = pf_min(backlog, max_rows);
     return PF_HOST_CHUNK;
 }
 
@@ -221,7 +217,7 @@ static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int3
 static void draw_share(pf_member member, void *arg)
 {
     drafter *d = arg;
-    member.n_threads = min_of(member.n_threads, d->n_choosers);
+    member.n_threads = pf_min(member.n_threads, d->n_choosers);
     if (member.id >= member.n_threads) return;
     int32_t begin, end;
     pf_team_share(member, d->n_drawing, &begin, &end);
@@ -311,8 +307,8 @@ static void lay_out(pf_host *host, pf_arena *arena)
     drafter *d = drafter_of(host);
     const size_t n = (size_t)host->config.max_sequences;
     int32_t n_vocab = d->backend.limits.n_vocab;
-    if (host->config.info.vocab_size > 0) n_vocab = min_of(n_vocab, host->config.info.vocab_size);
-    d->n_choosers = min_of(d->backend.limits.n_threads, MAX_CHOOSERS);
+    if (host->config.info.vocab_size > 0) n_vocab = pf_min(n_vocab, host->config.info.vocab_size);
+    d->n_choosers = pf_min(d->backend.limits.n_threads, MAX_CHOOSERS);
     for (int32_t i = 0; i < d->n_choosers; i++) d->choosers[i] = pf_chooser_create(d->backend.kernels, n_vocab, arena);
     d->states = pf_arena_take(arena, n, sizeof *d->states);
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);

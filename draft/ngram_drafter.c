@@ -3,16 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "host/sequence_host.h"
 
 typedef struct {
     pf_host host; /* a lookup needs nothing besides the committed tokens */
 } ngram_drafter;
-
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* How many of the tokens before `end` equal the last ones of tokens [n], at most PF_NGRAM_MAX. */
 static int32_t count_matching(const int32_t *tokens, int32_t n, int32_t end)
@@ -45,7 +41,7 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
 static bool add(pf_host *host, pf_host_sequence *s)
 {
     int32_t n = pf_host_draft_room(host, s);
-    if (s->is_adaptive) n = min_of(n, PF_NGRAM_ADAPTIVE_DRAFT);
+    if (s->is_adaptive) n = pf_min(n, PF_NGRAM_ADAPTIVE_DRAFT);
     const int32_t end = n > 0 ? find_suffix(s->tokens, s->n_committed) : 0;
     s->n_drafted = end > 0 ? n : 0;
     /* What is copied may run into the proposal itself: a period goes on. */

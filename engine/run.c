@@ -1,30 +1,26 @@
 /* What both links of a request have in common. */
 #include "engine/run.h"
 
+#include "base/checked.h"
 #include "base/stop.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/data/gains.csv). */
 enum { N_DECLARED = 64 };
 
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 int32_t pf_run_max_draft(const pf_run *r)
 {
     const int32_t wanted = r->request->draft_len > 0 ? r->request->draft_len : PF_DEFAULT_MAX_DRAFT;
-    return min_of(wanted, r->session->verifier_info.max_draft);
+    return pf_min(wanted, r->session->verifier_info.max_draft);
 }
 
 int32_t pf_run_max_declared(const pf_run *r)
 {
     const pf_session *s = r->session;
     if (r->method != PF_METHOD_REJECTION) return 0;
-    const int32_t judged = min_of(N_DECLARED, s->verifier_info.max_declared);
+    const int32_t judged = pf_min(N_DECLARED, s->verifier_info.max_declared);
     const int32_t spoken = s->drafter_info.max_declared; /* 0: it does not say, or is not known */
-    return spoken > 0 ? min_of(judged, spoken) : judged;
+    return spoken > 0 ? pf_min(judged, spoken) : judged;
 }
 
 /* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/sampling_parameters.h"
 
@@ -16,11 +17,6 @@ static pf_host *host_of(pf_peer *peer)
 uint64_t pf_host_now_ns(const pf_host *host)
 {
     return pf_clock_now_ns(host->config.stop.clock_ns);
-}
-
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- the end of a sequence ------------------------------------------------------------------------------------- */
@@ -77,7 +73,7 @@ static void start_sequence(pf_host *host, pf_host_sequence *s, const pf_open *op
     s->method = open->method;
     s->is_adaptive = open->adaptive_draft;
     s->judges_trees = open->trees;
-    s->max_draft = min_of(open->max_draft, host->config.max_draft);
+    s->max_draft = pf_min(open->max_draft, host->config.max_draft);
     s->max_declared = open->max_declared;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
@@ -163,7 +159,7 @@ int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s)
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
     const int32_t room = host->config.max_tokens - s->n_committed + 1;
-    return min_of(min_of(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
+    return pf_min(pf_min(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
 }
 
 void pf_host_begin_proposal(const pf_host *host, const pf_host_sequence *s, pf_proposal *out)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+
 /* ---- hashes ------------------------------------------------------------------------------------------------------ */
 
 int32_t pf_vocab_block_ids(int32_t n_ids)
@@ -88,18 +90,13 @@ static bool is_same_block(const comparison *c, int32_t first)
     return sum_hashes(c->draft, first, c->block_ids) == sum_hashes(c->target, first, c->block_ids);
 }
 
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 static void count_different(const comparison *c, pf_vocab_match *out)
 {
     for (int32_t left = c->n_ids; left > 0; left -= c->block_ids) {
         const int32_t first = c->n_ids - left;
         if (is_same_block(c, first)) continue;
         if (out->n_different == 0) out->first_different = first;
-        out->n_different += min_of(left, c->block_ids);
+        out->n_different += pf_min(left, c->block_ids);
     }
 }
 
@@ -112,7 +109,7 @@ static bool exclude(const comparison *c, int32_t width, pf_vocab_match *out)
         const int32_t first = n_draft - left;
         if (first < end || is_same_block(c, first)) continue;
         const int32_t begin = first / width * width;
-        end = begin + min_of(width, n_draft - begin);
+        end = begin + pf_min(width, n_draft - begin);
         const bool adjoins = n > 0 && out->excluded[2 * n - 1] == begin;
         if (!adjoins && n == PF_MAX_EXCLUDED) return false;
         if (!adjoins) out->excluded[2 * n++] = begin;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "host/sequence_host.h"
 #include "model/backend/span_batch.h"
 #include "proto/tree.h"
@@ -52,11 +53,6 @@ static verify_state *state_of(const pf_host *host, const pf_host_sequence *s)
     return &((const verifier *)host)->states[s->slot];
 }
 
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Tokens that the cache does not hold yet. */
 static int32_t unread(const pf_host *host, const pf_host_sequence *s)
 {
@@ -88,7 +84,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     if (v->seed != 0 && open->sampling.seed == 0 && open->method != PF_METHOD_COUPLED)
         s->sampling.seed = pf_noise_derive_seed(v->seed, v->n_opened);
     v->n_opened++;
-    s->max_tokens = min_of(s->max_tokens, host->config.max_tokens + 1); /* no pass reads the last token */
+    s->max_tokens = pf_min(s->max_tokens, host->config.max_tokens + 1); /* no pass reads the last token */
     state->n_stop = open->n_stop_tokens;
     if (state->n_stop > 0) memcpy(state->stop, open->stop_tokens, (size_t)state->n_stop * sizeof *state->stop);
     state->is_tree = state->has_declared = false;
@@ -114,9 +110,9 @@ static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal 
 {
     const verifier *v = verifier_of(host);
     verify_state *state = state_of(host, s);
-    const int32_t room = min_of(host->config.max_tokens, s->max_tokens) - s->n_committed;
+    const int32_t room = pf_min(host->config.max_tokens, s->max_tokens) - s->n_committed;
     const int32_t n =
-        pf_judge_count_usable(&v->judge, &s->sampling, s->method, proposal, min_of(room, host->config.max_draft));
+        pf_judge_count_usable(&v->judge, &s->sampling, s->method, proposal, pf_min(room, host->config.max_draft));
     s->n_drafted = n;
     state->is_tree = pf_tree_chain(proposal->parents, n) < n;
     if (state->is_tree) memcpy(state->parents, proposal->parents, (size_t)n * sizeof *state->parents);
@@ -139,7 +135,7 @@ static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptan
     const int32_t n = pf_judge_cut(tokens, acceptance.n_accepted + 1, s->max_tokens - s->n_committed, state->stop,
                                    state->n_stop, &finish);
     pf_host_commit(host, s,
-                   (pf_verdict){ .n_tokens = n, .n_accepted = min_of(acceptance.n_accepted, n), .finish = finish });
+                   (pf_verdict){ .n_tokens = n, .n_accepted = pf_min(acceptance.n_accepted, n), .finish = finish });
     return n;
 }
 
@@ -249,7 +245,7 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
     const int32_t max_rows = ((const verifier *)host)->backend.limits.max_rows, n_unread = unread(host, s);
     const int32_t backlog = n_unread + s->n_drafted - max_rows;
     if (backlog <= 0) return n_unread <= ROUND_TOKENS ? PF_HOST_READY : PF_HOST_END;
-    *n_tokens = min_of(backlog, max_rows);
+    *n_tokens = pf_min(backlog, max_rows);
     return PF_HOST_CHUNK;
 }
 

@@ -10,6 +10,7 @@ pf_may_use(include)   # the public headers: what the inside shares with them it 
 pf_may_use(base include)
 pf_may_use(gguf base)
 pf_may_use(tokenizer base gguf)
+pf_may_use(jinja base)
 pf_may_use(kernels base)
 pf_may_use(kvcache base kernels)
 pf_may_use(model base gguf kernels kvcache)
@@ -18,8 +19,8 @@ pf_may_use(host base proto)
 pf_may_use(draft base model proto host)
 pf_may_use(verify base model proto host)
 pf_may_use(rpc base proto)
-pf_may_use(engine include base tokenizer model proto host draft verify rpc)
-pf_may_use(cli include base tokenizer model engine bench)
+pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc)
+pf_may_use(cli include base tokenizer jinja model engine bench)
 pf_may_use(bench include base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # pf_room(MODULE/ROOM [room...]): within a module, the files of ROOM may include headers of these rooms of the same module,

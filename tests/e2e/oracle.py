@@ -6,8 +6,7 @@ The bundled pair and fresh random variants (tests/golden/llama_variants.py) go t
 tokens, the same token ids of the same text and the same text of ids, by random tokenizers (random_tokenizers.py) and whatever the files beside
 tokenizer.json say (side_files.py). A greedy token may differ only where the two best logits are a near tie.
 
-The Python packages are large: without them this makes a virtual environment in build/oracle and installs them there.
-PF_ORACLE_PYTHON names an interpreter that has them already.
+The Python packages are large: tests/oracle/capable.py installs them where they are missing.
 """
 import argparse
 import json
@@ -20,24 +19,11 @@ import time
 from random import Random
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6"]
+sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+from capable import become_capable  # noqa: E402
+
 TOLERANCE = 1e-4
 ISAS = ["scalar", "avx2", "avx512", "avx512bf16", "amx"]
-
-
-def become_capable():
-    """Restarts under an interpreter that has transformers."""
-    wanted = os.environ.get("PF_ORACLE_PYTHON")
-    venv = ROOT / "build" / "oracle" / "venv"
-    python = pathlib.Path(wanted) if wanted else venv / "bin" / "python"
-    if os.environ.get("PF_ORACLE_RUNNING"):
-        return
-    if not wanted and not (venv / "installed").exists():
-        print(f"installing {', '.join(PACKAGES)} into {venv}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-        (venv / "installed").touch()
-    os.execve(python, [str(python), *sys.argv], {**os.environ, "PF_ORACLE_RUNNING": "1"})
 
 
 class Pilotfish:

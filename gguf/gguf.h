@@ -65,8 +65,8 @@ typedef struct {
 typedef struct {
     pf_gguf_kind kind; /* of the elements: any but PF_GGUF_ARRAY */
     size_t n;
-    const uint8_t *next; /* of strings: the one that pf_gguf_next_string gives next; otherwise the elements */
-    const char *key;
+    const uint8_t *next;    /* of strings: the one that pf_gguf_next_string gives next; otherwise the elements */
+    const char *path, *key; /* for errors */
 } pf_gguf_array;
 
 /* Opens a file, and the other parts of a split file beside it; `path` is the first part.

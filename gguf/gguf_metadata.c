@@ -149,7 +149,9 @@ pf_status pf_gguf_get_array(const pf_gguf *file, const char *name, bool required
     PF_TRY(find(file, name, required, &key, error));
     if (key == NULL) return PF_OK;
     if (key->kind != PF_GGUF_ARRAY) return fail_kind(file, key, "array", error);
-    *out = (pf_gguf_array){ .kind = key->element, .n = (size_t)key->n, .next = key->value, .key = key->name };
+    *out = (pf_gguf_array){
+        .kind = key->element, .n = (size_t)key->n, .next = key->value, .path = pf_gguf_path(file), .key = key->name
+    };
     return PF_OK;
 }
 
@@ -173,11 +175,11 @@ pf_status pf_gguf_array_int(const pf_gguf_array *array, size_t i, int64_t min, i
     int64_t value = 0;
     const size_t bytes = KINDS[array->kind].bytes;
     if (bytes == 0 || !read_int(array->next + i * bytes, array->kind, &value))
-        return pf_fail(error, PF_FORMAT, "%s has elements of type %s, expected integers", array->key,
+        return pf_fail(error, PF_FORMAT, "%s: %s has elements of type %s, expected integers", array->path, array->key,
                        KINDS[array->kind].name);
     if (value < min || value > max)
-        return pf_fail(error, PF_FORMAT, "%s[%zu] is %lld, expected %lld to %lld", array->key, i, (long long)value,
-                       (long long)min, (long long)max);
+        return pf_fail(error, PF_FORMAT, "%s: %s[%zu] is %lld, expected %lld to %lld", array->path, array->key, i,
+                       (long long)value, (long long)min, (long long)max);
     *out = value;
     return PF_OK;
 }
@@ -187,7 +189,7 @@ pf_status pf_gguf_array_number(const pf_gguf_array *array, size_t i, double *out
     double value = 0.0;
     const size_t bytes = KINDS[array->kind].bytes;
     if (bytes == 0 || !read_number(array->next + i * bytes, array->kind, &value) || !isfinite(value))
-        return pf_fail(error, PF_FORMAT, "%s[%zu] of type %s is no finite number", array->key, i,
+        return pf_fail(error, PF_FORMAT, "%s: %s[%zu] of type %s is no finite number", array->path, array->key, i,
                        KINDS[array->kind].name);
     *out = value;
     return PF_OK;

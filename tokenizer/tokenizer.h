@@ -26,7 +26,8 @@ typedef struct pf_tokenizer pf_tokenizer;
 /* Reads DIR/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json add, if
  * these files exist (tokenizer/files/tokenizer_config.h). Only tokenizer.json decides how text is split and which tokens
  * surround it: add_bos_token has no effect, as in transformers 5, and neither has tokenizer_class, as in transformers 4
- * (version 5 splits by the pattern of GPT-2 or Qwen2 for classes of these names).
+ * (version 5 splits by the pattern of GPT-2 or Qwen2 for classes of these names). Or DIR is a GGUF file, whose metadata have a
+ * tokenizer (tokenizer/files/gguf_tokenizer.h).
  * PF_UNAVAILABLE: there is no tokenizer.json.  PF_UNSUPPORTED: there is only another form (tokenizer.model, ...).
  * PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and
  * value.  PF_LIMIT: a file or a pattern is too long, or processing the file's own tokens takes too long.  PF_NOMEM. */

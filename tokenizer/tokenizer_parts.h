@@ -51,7 +51,7 @@ struct pf_tokenizer {
  * sentence names the part. */
 PF_MUST_USE pf_status pf_post_processor_read(const pf_json *doc, pf_tokenizer *t, pf_error *error);
 
-/* Fills *t, zeroed before, from the files of a directory. The caller closes it, also on failure. */
+/* Fills *t, zeroed before, from the files of a directory, or from a GGUF file. The caller closes it, also on failure. */
 PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error);
 
 /* The same from documents in memory. */

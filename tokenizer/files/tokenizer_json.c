@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/byte_to_unicode.h"
+#include "tokenizer/files/gguf_tokenizer.h"
 #include "tokenizer/files/tokenizer_config.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -641,8 +642,23 @@ static pf_status fail_without_tokenizer_json(const char *directory, pf_error *er
     return pf_fail(error, PF_UNAVAILABLE, "%s: there is no tokenizer.json, nor another tokenizer", directory);
 }
 
+/* From the metadata of a GGUF file. */
+static pf_status read_gguf(const char *path, pf_tokenizer *t, pf_error *error)
+{
+    pf_gguf *file = NULL;
+    pf_json doc = { 0 };
+    const pf_tokenizer_files files = { .tokenizer = &doc };
+    PF_TRY(pf_gguf_open(path, &file, error));
+    pf_status status = pf_gguf_tokenizer_document(file, &doc, error);
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
+    pf_json_close(&doc);
+    pf_gguf_close(file);
+    return status;
+}
+
 pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error)
 {
+    if (pf_gguf_is_file(directory)) return read_gguf(directory, t, error);
     char path[4096];
     pf_json doc = { 0 }, beside[3] = { 0 };
     pf_tokenizer_files files = { .tokenizer = &doc };

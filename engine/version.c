@@ -1,6 +1,7 @@
 /* The library's version and what it was built with. */
 #include <string.h>
 
+#include "base/openmp.h"
 #include "include/pilotfish.h"
 
 #define TEXT_OF(x) #x
@@ -16,5 +17,6 @@ bool pf_has_feature(const char *name)
 #ifdef PF_HAS_ONEDNN
     if (strcmp(name, "onednn") == 0) return true;
 #endif
-    return strcmp(name, "openmp") == 0; /* the runtime is looked for when an engine is opened */
+    pf_openmp openmp;
+    return strcmp(name, "openmp") == 0 && pf_openmp_find(&openmp, NULL) == PF_OK;
 }

@@ -74,7 +74,8 @@ extern "C" {
 
 const char *pf_version(void); /* of the library: "0.1.0" */
 
-/* Whether the library was built with a feature: "onednn", "openmp", "cuda". False for an unknown name. */
+/* Whether a feature can be used: "onednn" and "cuda" where the library was built with them, "openmp" where the process has a
+ * runtime loaded, or the system's can be, which this does. False for an unknown name. */
 bool pf_has_feature(const char *name);
 
 /* ---- tokenizer ---------------------------------------------------------------------------------------------------- */

@@ -307,7 +307,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
     drafter *d = drafter_of(host);
     const size_t n = (size_t)host->config.max_sequences;
     int32_t n_vocab = d->backend.limits.n_vocab;
-    if (host->config.info.vocab_size > 0) n_vocab = pf_min(n_vocab, host->config.info.vocab_size);
+    if (host->info.vocab_size > 0) n_vocab = pf_min(n_vocab, host->info.vocab_size);
     d->n_choosers = pf_min(d->backend.limits.n_threads, MAX_CHOOSERS);
     for (int32_t i = 0; i < d->n_choosers; i++) d->choosers[i] = pf_chooser_create(d->backend.kernels, n_vocab, arena);
     d->states = pf_arena_take(arena, n, sizeof *d->states);

@@ -46,7 +46,8 @@ typedef struct {
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
     pf_stop stop; /* when set, drafting is abandoned and collect returns PF_CANCELLED; the drafter uses its clock */
-    pf_model_info info; /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
+    const pf_model_info *
+        info; /* what pf_peer_info answers, copied; ids from its vocab_size on are never proposed. NULL: zero, all ids */
 } pf_model_drafter_config;
 
 /* What the backend points to is borrowed, used by nothing else, and must outlive the drafter. End it with pf_peer_destroy;

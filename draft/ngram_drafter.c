@@ -68,15 +68,16 @@ pf_status pf_ngram_drafter_create(const pf_model_info *target, int32_t max_seque
 {
     ngram_drafter *d = calloc(1, sizeof *d);
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the n-gram drafter");
-    pf_host_config config = { .max_sequences = max_sequences,
-                              .max_draft = max_draft,
-                              .max_tokens = target->max_context,
-                              .n_vocab = pf_model_ids(target),
-                              .info = *target };
-    memcpy(config.info.model_id, "ngram", sizeof "ngram");
-    config.info.max_sequences = max_sequences;
-    config.info.max_draft = max_draft;
-    config.info.max_declared = 0;
-    config.info.judges_trees = false;
+    pf_model_info info = *target;
+    memcpy(info.model_id, "ngram", sizeof "ngram");
+    info.max_sequences = max_sequences;
+    info.max_draft = max_draft;
+    info.max_declared = 0;
+    info.judges_trees = false;
+    const pf_host_config config = { .max_sequences = max_sequences,
+                                    .max_draft = max_draft,
+                                    .max_tokens = target->max_context,
+                                    .n_vocab = pf_model_ids(target),
+                                    .info = &info };
     return pf_host_create(&d->host, &role, &config, out, error);
 }

@@ -351,7 +351,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
         .simulate_step_ns = options.simulate_ns,
         .stop = stop_of(&options, served),
         .seed = served->seed,
-        .info = engine->info,
+        .info = &engine->info,
     };
     PF_TRY(pf_cpu_verifier_create(pf_cpu_backend(engine->context), &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));
@@ -371,7 +371,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .simulate_token_ns = options.simulate_ns,
         .simulate_rows = options.simulate_rows,
         .stop = stop_of(&options, served),
-        .info = engine->info,
+        .info = &engine->info,
     };
     PF_TRY(pf_model_drafter_create(pf_cpu_backend(engine->context), &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));

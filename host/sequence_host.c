@@ -293,7 +293,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 static pf_status get_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
     (void)error;
-    *out = host_of(peer)->config.info;
+    *out = host_of(peer)->info;
     return PF_OK;
 }
 
@@ -411,6 +411,8 @@ pf_status pf_host_create(pf_host *host, const pf_host_role *role, const pf_host_
     host->peer.ops = &peer_ops;
     host->role = role;
     host->config = *config;
+    if (config->info) host->info = *config->info;
+    host->config.info = &host->info;
     pf_status status = check_config(role, config, error);
     if (status == PF_OK) {
         status = make_memory(host);

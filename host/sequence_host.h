@@ -115,20 +115,21 @@ typedef struct {
 } pf_host_role;
 
 typedef struct {
-    int32_t max_sequences;    /* 1 .. PF_MAX_BATCH_SEQUENCES */
-    int32_t max_draft;        /* 1 .. PF_MAX_DRAFT_TOKENS */
-    int32_t max_tokens;       /* of a sequence */
-    int32_t n_vocab;          /* ids that a sequence may have */
-    uint64_t least_answer_ns; /* an answer with proposals or verdicts takes at least this long; 0 */
-    pf_stop stop;             /* when it is time to, collect has PF_CANCELLED; its clock is the host's */
-    pf_model_info info;       /* what pf_peer_info answers */
+    int32_t max_sequences;     /* 1 .. PF_MAX_BATCH_SEQUENCES */
+    int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS */
+    int32_t max_tokens;        /* of a sequence */
+    int32_t n_vocab;           /* ids that a sequence may have */
+    uint64_t least_answer_ns;  /* an answer with proposals or verdicts takes at least this long; 0 */
+    pf_stop stop;              /* when it is time to, collect has PF_CANCELLED; its clock is the host's */
+    const pf_model_info *info; /* what pf_peer_info answers; copied. NULL: zero */
 } pf_host_config;
 
 /* The first member of a role's struct. A role reads it and writes nothing. */
 struct pf_host {
     pf_peer peer;
     const pf_host_role *role;
-    pf_host_config config;
+    pf_host_config config; /* its info is the one below */
+    pf_model_info info;
     pf_answer answer;
     pf_arena arena;
     pf_host_sequence *sequences; /* [max_sequences] by slot */

@@ -47,7 +47,7 @@ typedef struct {
                                    0: the open's seed is used as it is, 0 included */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
     pf_stop stop;              /* when set, the running pass is abandoned and collect returns PF_CANCELLED */
-    pf_model_info info;        /* what pf_peer_info answers */
+    const pf_model_info *info; /* what pf_peer_info answers; copied. NULL: zero */
 } pf_cpu_verifier_config;
 
 /* What the backend points to is borrowed, used by nothing else, and must outlive the verifier. End it with pf_peer_destroy;

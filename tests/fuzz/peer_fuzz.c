@@ -69,8 +69,8 @@ static void begin(server *s, pf_service service)
 {
     const pf_tiny_side *m = side();
     const pf_model_info info = { .vocab_size = N_VOCAB, .max_sequences = N_SEQUENCES, .max_context = CONTEXT };
-    const pf_model_drafter_config drafter = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = info };
-    const pf_cpu_verifier_config verifier = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = info };
+    const pf_model_drafter_config drafter = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = &info };
+    const pf_cpu_verifier_config verifier = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = &info };
     *s = (server){ .service = service, .free_pages = pf_kv_free_pages(pf_context_kv(m->context)) };
     must((service == PF_SERVICE_DRAFTER
               ? pf_model_drafter_create(pf_cpu_backend(m->context), &drafter, &s->peer, NULL)

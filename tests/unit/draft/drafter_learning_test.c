@@ -353,8 +353,9 @@ static void proposals_follow_the_measured_rounds(void **state)
 static void a_vocabulary_of_one_token_has_no_second_choice(void **state)
 {
     (void)state;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info.vocab_size = 1 });
+    bench b = open_bench(
+        (pf_context_config){ .max_sequences = 1 },
+        (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info = &(pf_model_info){ .vocab_size = 1 } });
     pf_open open = near_peer_open(1);
     open.adaptive_draft = open.trees = true;
     const int32_t other = 5;

@@ -227,9 +227,9 @@ static void ids_past_those_that_exist_are_never_proposed(void **state)
 {
     (void)state;
     enum { EXISTING = 20 };
-    bench b =
-        open_bench((pf_context_config){ .max_sequences = 1 },
-                   (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info = { .vocab_size = EXISTING } });
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){
+                             .max_sequences = 1, .max_draft = 8, .info = &(pf_model_info){ .vocab_size = EXISTING } });
     pf_open opens[] = { near_peer_open(1), sampled_open(1, 64), sampled_open(1, 0) };
     for (size_t i = 0; i < PF_COUNT(opens); i++) {
         const pf_proposal *p = begin_drafting(&b, opens[i], 77);
@@ -1215,7 +1215,9 @@ static void a_configuration_out_of_range_is_named(void **state)
 
 static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
 {
-    const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
+    const pf_model_drafter_config config = { .max_sequences = 2,
+                                             .max_draft = 8,
+                                             .info = &(pf_model_info){ .model_id = "tiny" } };
     return pf_model_drafter_create(pf_cpu_backend(context), &config, out, error);
 }
 

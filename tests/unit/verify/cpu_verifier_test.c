@@ -1038,7 +1038,9 @@ static void a_configuration_out_of_range_is_named(void **state)
 
 static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
 {
-    const pf_cpu_verifier_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
+    const pf_cpu_verifier_config config = { .max_sequences = 2,
+                                            .max_draft = 8,
+                                            .info = &(pf_model_info){ .model_id = "tiny" } };
     return pf_cpu_verifier_create(pf_cpu_backend(context), &config, out, error);
 }
 

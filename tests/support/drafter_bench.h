@@ -3,26 +3,20 @@
 #define PF_TESTS_DRAFTER_BENCH_H
 
 #include "draft/model_drafter.h"
-#include "model/backend/cpu_backend.h"
-#include "tests/support/near_peer.h"
-#include "tests/support/test.h"
-#include "tests/support/tiny_side.h"
+#include "tests/support/near_bench.h"
 
 enum { V = 128, MAX_TOKENS = 128 };
 
 static const pf_tiny_model MODEL = { .seed = 41 };
 
-typedef struct {
-    pf_tiny_side side;
-    pf_peer *drafter;
-} bench;
+static inline pf_status create_drafter(pf_forward_backend backend, const void *config, pf_peer **out, pf_error *error)
+{
+    return pf_model_drafter_create(backend, config, out, error);
+}
 
 static inline bench open_bench(pf_context_config context, pf_model_drafter_config config)
 {
-    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
-    pf_error error = { 0 };
-    assert_ok(pf_model_drafter_create(pf_cpu_backend(b.side.context), &config, &b.drafter, &error), error);
-    return b;
+    return open_near_bench(&MODEL, context, create_drafter, &config);
 }
 
 static inline bench open_plain_bench(void)
@@ -42,22 +36,11 @@ static inline bench open_timed_bench(uint64_t *clock_ns)
                                                  .stop = { .clock_ns = clock_ns } });
 }
 
-static inline void close_bench(bench *b)
-{
-    pf_peer_destroy(b->drafter);
-    pf_tiny_side_close(&b->side);
-}
-
 static inline pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
 {
     return (pf_verdict){
         .sequence = sequence, .incarnation = 1, .round = round, .base = base, .tokens = tokens, .n_tokens = n
     };
-}
-
-static inline const pf_batch *ask(bench *b, pf_batch batch)
-{
-    return near_peer_ask(b->drafter, batch);
 }
 
 static inline const pf_proposal *ask_proposal(bench *b, pf_batch batch)

@@ -35,13 +35,13 @@ const pf_batch *near_peer_ask(pf_peer *peer, pf_batch batch)
     return answer;
 }
 
-void near_peer_check_refused_allocations(near_peer_create_fn *create, struct pf_context *context)
+void near_peer_check_refused_allocations(near_peer_create_fn *create, pf_forward_backend backend, const void *config)
 {
     for (int64_t n = 0;; n++) {
         pf_error error = { 0 };
         pf_peer *peer = NULL;
         pf_alloc_refuse_after(n);
-        const pf_status status = create(context, &peer, &error);
+        const pf_status status = create(backend, config, &peer, &error);
         pf_alloc_refuse_after(-1);
         if (status == PF_OK) {
             pf_model_info info = { 0 };

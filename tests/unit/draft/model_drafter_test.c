@@ -11,15 +11,6 @@
 
 static const uint64_t MS = 1000 * 1000;
 
-/* Of the cache of a plain bench. */
-static pf_kv_config plain_kv_config(void)
-{
-    bench b = open_plain_bench();
-    const pf_kv_config config = *pf_kv_get_config(pf_context_kv(b.side.context));
-    close_bench(&b);
-    return config;
-}
-
 /* ---- what is proposed ---------------------------------------------------------------------------------------- */
 
 static void a_greedy_proposal_equals_greedy_decoding_of_the_draft(void **state)
@@ -186,11 +177,8 @@ static void tokens_drawn_before_a_row_of_nans_are_proposed(void **state)
     close_bench(&plain);
     assert_int_not_equal(drafted[0], drafted[1]);
     const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = drafted[1] };
-    const pf_context_config context = { .max_sequences = 1 };
     const pf_model_drafter_config config = { .max_sequences = 1, .max_draft = 8 };
-    bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
-    pf_error error = { 0 };
-    assert_ok(pf_model_drafter_create(pf_cpu_backend(b.side.context), &config, &b.drafter, &error), error);
+    bench b = open_near_bench(&ends, (pf_context_config){ .max_sequences = 1 }, create_drafter, &config);
     assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
     close_bench(&b);
 }
@@ -211,10 +199,10 @@ static void invalid_rows_of_a_draft_are_counted_with_the_first_position(void **s
             pf_error error = { 0 };
             pf_invalid_logits invalid;
             spoiled = spoils[i];
-            assert_ok(pf_model_drafter_create(spoiled_backend(b.side.context), &config, &b.drafter, &error), error);
+            assert_ok(pf_model_drafter_create(spoiled_backend(b.side.context), &config, &b.peer, &error), error);
             const int32_t n = begin_drafting(&b, opens[j], 77)->n_tokens;
             assert_int_equal(n, spoils[i].id == SPOIL_ALL_IDS ? 0 : 4);
-            pf_peer_take_invalid_logits(b.drafter, &invalid);
+            pf_peer_take_invalid_logits(b.peer, &invalid);
             const bool any = !isinf(spoils[i].value) || spoils[i].value > 0.0f;
             assert_int_equal(invalid.n_rows, any ? (n > 0 ? n : 1) : 0);
             if (any) assert_int_equal(invalid.first_position, N_PROMPT);
@@ -516,7 +504,7 @@ static void submit_begin(bench *b, const pf_open *open, int32_t token)
     pf_open opens[] = { *open };
     pf_verdict verdict = verdict_of(open->sequence, 0, open->n_tokens, &token, 1);
     const pf_batch batch = { .opens = opens, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 };
-    assert_int_equal(pf_peer_submit(b->drafter, &batch), PF_OK);
+    assert_int_equal(pf_peer_submit(b->peer, &batch), PF_OK);
 }
 
 static void a_long_prompt_is_read_in_chunks_with_proposals_between(void **state)
@@ -534,18 +522,18 @@ static void a_long_prompt_is_read_in_chunks_with_proposals_between(void **state)
     pf_error error;
     submit_begin(&b, &open, 77);
     for (int pass = 1; pass <= 7; pass++) { /* 52 tokens, ten a pass; with the last ten the first is drafted */
-        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         assert_int_equal(answer->n_proposals, pass == 3);
         if (pass == 3) assert_drafted(&answer->proposals[0], 1, N_PROMPT + 1, other, 4);
-        assert_true(pf_peer_owes(b.drafter, 1));
-        assert_false(pf_peer_owes(b.drafter, 2));
+        assert_true(pf_peer_owes(b.peer, 1));
+        assert_false(pf_peer_owes(b.peer, 2));
         if (pass == 2) submit_begin(&b, &second, 77);
     }
-    assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+    assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
     assert_int_equal(answer->n_proposals, 1);
     assert_drafted(&answer->proposals[0], 1, 62, expected, 4);
-    assert_false(pf_peer_owes(b.drafter, 1));
-    assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
+    assert_false(pf_peer_owes(b.peer, 1));
+    assert_status(pf_peer_collect(b.peer, 0, &answer, &error), PF_CANCELLED);
     close_bench(&b);
     close_bench(&wide);
 }
@@ -565,8 +553,8 @@ static void a_long_prompt_progresses_beside_continuous_proposals(void **state)
         pf_verdict verdict = verdict_of(2, (uint64_t)pass, N_PROMPT + pass, &token, 1);
         const pf_batch *answer = NULL;
         pf_error error;
-        assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
-        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         for (int32_t i = 0; i < answer->n_proposals; i++)
             *(answer->proposals[i].sequence == 1 ? &n_first : &n_second) += 1;
     }
@@ -588,7 +576,7 @@ static void long_prompts_are_read_a_chunk_each_in_turn(void **state)
     pf_error error;
     int n_passes = 0; /* six each: ten tokens a pass, and the last ten with the first token that is drafted */
     for (int n_proposals = 0; n_proposals < 2; n_passes++) {
-        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         n_proposals += answer->n_proposals;
         assert_true(n_proposals == 0 || n_passes >= 11);
     }
@@ -608,11 +596,11 @@ static void a_long_prompt_is_read_until_the_deadline_and_its_time_is_reported(vo
     const pf_batch *answer = NULL;
     pf_error error;
     submit_begin(&b, &open, 77);
-    assert_ok(pf_peer_collect(b.drafter, clock_ns + 3 * MS - 1, &answer, &error), error);
+    assert_ok(pf_peer_collect(b.peer, clock_ns + 3 * MS - 1, &answer, &error), error);
     assert_int_equal(answer->n_proposals, 0);
     assert_int_equal(answer->timing.compute_ns, 3 * MS);
     assert_int_equal(clock_ns, 1003 * MS);
-    assert_ok(pf_peer_collect(b.drafter, UINT64_MAX, &answer, &error), error);
+    assert_ok(pf_peer_collect(b.peer, UINT64_MAX, &answer, &error), error);
     assert_int_equal(answer->n_proposals, 1);
     assert_int_equal(answer->timing.compute_ns,
                      (3 + 4) * MS); /* 52 tokens, ten a pass; with the last ten the first is drafted */
@@ -630,11 +618,11 @@ static void closing_a_sequence_stops_its_prefill(void **state)
     open.n_tokens = 61;
     const pf_batch *answer = NULL;
     pf_error error;
-    assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
-    assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
     pf_close close = { 1 };
-    assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
-    assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    assert_status(pf_peer_collect(b.peer, 0, &answer, &error), PF_CANCELLED);
     close_bench(&b);
 }
 
@@ -664,7 +652,7 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
 static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
 {
     (void)state;
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const int32_t token = 77;
@@ -686,7 +674,7 @@ static void a_sequence_without_room_fails_alone_in_a_shared_pass(void **state)
 {
     (void)state;
     static const int32_t prompt[MAX_TOKENS];
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     bench b = open_bench(
         (pf_context_config){ .max_sequences = 2, .max_rows = MAX_TOKENS, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
@@ -711,7 +699,7 @@ static void a_sequence_without_room_fails_alone_in_a_shared_pass(void **state)
 static void a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal(void **state)
 {
     (void)state;
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const int32_t token = 77;
@@ -730,7 +718,7 @@ static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_
 {
     (void)state;
     static const int32_t prompt[MAX_TOKENS];
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     bench b =
         open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
                    (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
@@ -748,7 +736,7 @@ static void a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for(v
 {
     (void)state;
     static const int32_t prompt[MAX_TOKENS];
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     bench b =
         open_bench((pf_context_config){ .max_sequences = 1, .max_rows = 10, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
                    (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 4 });
@@ -759,7 +747,7 @@ static void a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for(v
     const pf_batch *answer;
     pf_error error;
     for (int32_t pass = 0; pass <= kv.page_tokens / 10; pass++) { /* the last one finds no room */
-        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         assert_int_equal(answer->n_proposals, 0);
     }
     pf_open less = near_peer_open(1);
@@ -821,7 +809,7 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
         assert_int_equal(answer->refusals[i].status, expected[i]);
         assert_true(strlen(answer->refusals[i].text) > 10);
         pf_error error; /* pf_peer_check_open gives the same sentence */
-        assert_status(pf_peer_check_open(b.drafter, &opens[i], &error), expected[i]);
+        assert_status(pf_peer_check_open(b.peer, &opens[i], &error), expected[i]);
         assert_string_equal(error.text, answer->refusals[i].text);
     }
     assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
@@ -988,7 +976,7 @@ static void a_sequence_reopened_before_its_proposal_waits_for_its_verdict(void *
     submit_begin(&b, &open, 77);
     open.incarnation = 2;
     assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
-    assert_false(pf_peer_owes(b.drafter, 1));
+    assert_false(pf_peer_owes(b.peer, 1));
     close_bench(&b);
 }
 
@@ -1182,7 +1170,7 @@ static void a_stop_abandons_the_pass_and_the_context_stays_usable(void **state)
     submit_begin(&b, &open, 77);
     assert_null(ask(&b, (pf_batch){ .n_opens = 0 }));
     assert_int_equal(pf_kv_free_pages(pf_context_kv(b.side.context)), n_pages);
-    pf_peer_destroy(b.drafter);
+    pf_peer_destroy(b.peer);
     int32_t token;
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, 1, &token);
     pf_tiny_side_close(&b.side);
@@ -1191,43 +1179,24 @@ static void a_stop_abandons_the_pass_and_the_context_stays_usable(void **state)
 static void a_configuration_out_of_range_is_named(void **state)
 {
     (void)state;
-    const pf_context_config context = { .max_sequences = 2 };
-    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
-    const struct {
-        pf_model_drafter_config config;
-        const char *says;
-    } cases[] = {
-        { { .max_sequences = 0, .max_draft = 1 }, "max_sequences is 0" },
-        { { .max_sequences = 3, .max_draft = 1 }, "max_sequences is 3" },
-        { { .max_sequences = 1, .max_draft = 0 }, "max_draft is 0" },
-        { { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 }, "max_draft is 65" },
-    };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        pf_error error = { 0 };
-        pf_peer *peer = NULL;
-        assert_status(pf_model_drafter_create(pf_cpu_backend(side.context), &cases[i].config, &peer, &error),
-                      PF_INVALID);
-        assert_says(error, cases[i].says);
-        assert_null(peer);
-    }
-    pf_tiny_side_close(&side);
-}
-
-static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
-{
-    const pf_model_drafter_config config = { .max_sequences = 2,
-                                             .max_draft = 8,
-                                             .info = &(pf_model_info){ .model_id = "tiny" } };
-    return pf_model_drafter_create(pf_cpu_backend(context), &config, out, error);
+    static const pf_model_drafter_config configs[] = { { .max_sequences = 0, .max_draft = 1 },
+                                                       { .max_sequences = 3, .max_draft = 1 },
+                                                       { .max_sequences = 1, .max_draft = 0 },
+                                                       { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 } };
+    const invalid_config cases[] = { { &configs[0], "max_sequences is 0" },
+                                     { &configs[1], "max_sequences is 3" },
+                                     { &configs[2], "max_draft is 0" },
+                                     { &configs[3], "max_draft is 65" } };
+    assert_configs_refused(&MODEL, (pf_context_config){ .max_sequences = 2 }, create_drafter, cases, PF_COUNT(cases));
 }
 
 static void creation_survives_every_refused_allocation(void **state)
 {
     (void)state;
-    const pf_context_config context = { .max_sequences = 2 };
-    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
-    near_peer_check_refused_allocations(create, side.context);
-    pf_tiny_side_close(&side);
+    const pf_model_drafter_config config = { .max_sequences = 2,
+                                             .max_draft = 8,
+                                             .info = &(pf_model_info){ .model_id = "tiny" } };
+    assert_survives_refused_allocations(&MODEL, create_drafter, &config);
 }
 
 int main(void)

@@ -7,29 +7,24 @@
 #include "tests/support/test.h"
 
 #include "base/clock.h"
-#include "tests/support/near_peer.h"
+#include "tests/support/near_bench.h"
 #include "tests/support/spoiled_backend.h"
-#include "tests/support/tiny_side.h"
 #include "verify/accept.h"
 #include "verify/cpu_verifier.h"
-#include "model/backend/cpu_backend.h"
 
-enum { N_TEXT = 40, V = 128 };
+enum { V = 128 };
 
 static const pf_tiny_model MODEL = { .seed = 31 };
 
-typedef struct {
-    pf_tiny_side side;
-    pf_peer *verifier;
-    int32_t text[N_TEXT]; /* what plain greedy decoding gives behind PROMPT */
-} bench;
+static pf_status create_verifier(pf_forward_backend backend, const void *config, pf_peer **out, pf_error *error)
+{
+    return pf_cpu_verifier_create(backend, config, out, error);
+}
 
 static bench open_bench(pf_context_config context, pf_cpu_verifier_config config)
 {
-    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
-    pf_error error = { 0 };
+    bench b = open_near_bench(&MODEL, context, create_verifier, &config);
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
-    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &config, &b.verifier, &error), error);
     return b;
 }
 
@@ -39,32 +34,12 @@ static bench open_plain_bench(void)
                       (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
 }
 
-static void close_bench(bench *b)
-{
-    pf_peer_destroy(b->verifier);
-    pf_tiny_side_close(&b->side);
-}
-
-/* Of the cache of such a bench. */
-static pf_kv_config plain_kv_config(void)
-{
-    bench b = open_plain_bench();
-    const pf_kv_config config = *pf_kv_get_config(pf_context_kv(b.side.context));
-    close_bench(&b);
-    return config;
-}
-
 /* Round r of a sequence that has committed `base` tokens. */
 static pf_proposal proposal_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
 {
     return (pf_proposal){
         .sequence = sequence, .incarnation = 1, .round = round, .base = base, .tokens = tokens, .n_tokens = n
     };
-}
-
-static const pf_batch *ask(bench *b, pf_batch batch)
-{
-    return near_peer_ask(b->verifier, batch);
 }
 
 static const pf_verdict *ask_verdict(bench *b, pf_batch batch)
@@ -341,13 +316,8 @@ static void a_row_of_nans_decides_nothing_and_keeps_earlier_tokens(void **state)
     const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = text[2] };
     static const pf_sampling sampling[] = { { .temperature = 0.0f }, { .temperature = 1e-6f, .seed = 9 } };
     for (size_t i = 0; i < PF_COUNT(sampling); i++) {
-        const pf_context_config context = { .max_sequences = 1 };
-        bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
-        pf_error error = { 0 };
-        assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context),
-                                         &(pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 }, &b.verifier,
-                                         &error),
-                  error);
+        const pf_cpu_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
+        bench b = open_near_bench(&ends, (pf_context_config){ .max_sequences = 1 }, create_verifier, &config);
         pf_open open = near_peer_open(1);
         open.sampling = sampling[i];
         open.method = i == 0 ? PF_METHOD_GREEDY : PF_METHOD_REJECTION;
@@ -377,18 +347,18 @@ static bench open_spoiled_bench(void)
     pf_error error = { 0 };
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
     spoiled = (spoil){ 0 };
-    assert_ok(pf_cpu_verifier_create(spoiled_backend(b.side.context), &config, &b.verifier, &error), error);
+    assert_ok(pf_cpu_verifier_create(spoiled_backend(b.side.context), &config, &b.peer, &error), error);
     return b;
 }
 
 static void assert_invalid(bench *b, int64_t n_rows, int32_t position, int32_t id)
 {
     pf_invalid_logits invalid;
-    pf_peer_take_invalid_logits(b->verifier, &invalid);
+    pf_peer_take_invalid_logits(b->peer, &invalid);
     assert_int_equal(invalid.n_rows, n_rows);
     if (n_rows > 0) assert_int_equal(invalid.first_position, position);
     if (n_rows > 0) assert_int_equal(invalid.first_id, id);
-    pf_peer_take_invalid_logits(b->verifier, &invalid);
+    pf_peer_take_invalid_logits(b->peer, &invalid);
     assert_int_equal(invalid.n_rows, 0);
 }
 
@@ -598,14 +568,14 @@ static void a_prompt_progresses_beside_continuous_rounds(void **state)
                          (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     (void)ask_open(&b, near_peer_open(2));
     pf_open open = near_peer_open_long(1);
-    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
     int n_first = 0, n_second = 0;
     for (int pass = 1; pass <= 14; pass++) { /* 60 tokens, ten a pass, and the last */
         pf_proposal proposal = proposal_of(2, (uint64_t)pass, N_PROMPT + pass, NULL, 0);
         const pf_batch *answer = NULL;
         pf_error error;
-        assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
-        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         for (int32_t i = 0; i < answer->n_verdicts; i++)
             *(answer->verdicts[i].sequence == 1 ? &n_first : &n_second) += 1;
     }
@@ -624,27 +594,26 @@ static void a_long_prompt_returns_empty_answers_at_the_deadline(void **state)
     bench wide = open_plain_bench();
     pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, 61, 3, expected);
     pf_tiny_side_decode(&wide.side, &GREEDY, PROMPT, N_PROMPT, 3, other);
-    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
-    assert_int_equal(pf_peer_backlog(b.verifier), 61);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_int_equal(pf_peer_backlog(b.peer), 61);
     pf_open second = near_peer_open(2);
     const pf_batch *answer = NULL;
     pf_error error;
     for (int pass = 1; pass <= 7; pass++) { /* 60 tokens, ten a pass; the last has logits */
-        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
-        if (pass <= 2) assert_int_equal(pf_peer_backlog(b.verifier), 61 - 10 * pass);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
+        if (pass <= 2) assert_int_equal(pf_peer_backlog(b.peer), 61 - 10 * pass);
         assert_int_equal(answer->n_verdicts, pass == 3); /* a sequence that arrives meanwhile is served by itself */
-        assert_true(pf_peer_owes(b.verifier, 1));
-        assert_false(pf_peer_owes(b.verifier, 2));
+        assert_true(pf_peer_owes(b.peer, 1));
+        assert_false(pf_peer_owes(b.peer, 2));
         if (pass == 3) assert_verdict(&answer->verdicts[0], 0, N_PROMPT, other, 1, 0, PF_FINISH_NONE);
-        if (pass == 2)
-            assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &second, .n_opens = 1 }), PF_OK);
+        if (pass == 2) assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &second, .n_opens = 1 }), PF_OK);
     }
-    assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+    assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
     assert_int_equal(answer->n_verdicts, 1);
     assert_verdict(&answer->verdicts[0], 0, 61, expected, 1, 0, PF_FINISH_NONE);
-    assert_int_equal(pf_peer_backlog(b.verifier), 0);
-    assert_false(pf_peer_owes(b.verifier, 1));
-    assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
+    assert_int_equal(pf_peer_backlog(b.peer), 0);
+    assert_false(pf_peer_owes(b.peer, 1));
+    assert_status(pf_peer_collect(b.peer, 0, &answer, &error), PF_CANCELLED);
     close_bench(&wide);
     close_bench(&b);
 }
@@ -657,14 +626,14 @@ static void long_prompts_are_read_in_turn_and_submits_are_taken_between_chunks(v
     pf_open opens[] = { near_peer_open_long(1), near_peer_open_long(2), near_peer_open_long(3) };
     const pf_batch *answer = NULL;
     pf_error error;
-    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = opens, .n_opens = 3 }), PF_OK);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = opens, .n_opens = 3 }), PF_OK);
     for (int pass = 1; pass <= 15; pass++) {
-        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
         assert_int_equal(answer->n_verdicts, 0);
-        assert_int_equal(pf_peer_backlog(b.verifier), 3 * 61 - 10 * pass);
+        assert_int_equal(pf_peer_backlog(b.peer), 3 * 61 - 10 * pass);
     }
     int n_verdicts = 0;
-    while (pf_peer_collect(b.verifier, 0, &answer, &error) == PF_OK) n_verdicts += answer->n_verdicts;
+    while (pf_peer_collect(b.peer, 0, &answer, &error) == PF_OK) n_verdicts += answer->n_verdicts;
     assert_int_equal(n_verdicts, 3);
     close_bench(&b);
 }
@@ -695,7 +664,7 @@ static void batches_submitted_one_after_another_are_answered_together(void **sta
     bench b = open_plain_bench();
     pf_open first = near_peer_open(1), second = near_peer_open(2);
     pf_error error = { 0 };
-    assert_ok(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &first, .n_opens = 1 }), error);
+    assert_ok(pf_peer_submit(b.peer, &(pf_batch){ .opens = &first, .n_opens = 1 }), error);
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = &second, .n_opens = 1 });
     assert_int_equal(answer->n_verdicts, 2);
     assert_null(ask(&b, (pf_batch){ 0 }));
@@ -739,7 +708,7 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
     assert_int_equal(r->status, PF_LIMIT);
     assert_non_null(strstr(r->text, "129"));
     pf_error error; /* pf_peer_check_open gives the same sentence */
-    assert_status(pf_peer_check_open(b.verifier, &open, &error), PF_LIMIT);
+    assert_status(pf_peer_check_open(b.peer, &open, &error), PF_LIMIT);
     assert_string_equal(error.text, r->text);
     /* A refused sequence leaves nothing behind: the same id opens again. */
     assert_verdict(ask_open(&b, near_peer_open(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
@@ -756,10 +725,10 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
     pf_open open = near_peer_open(5);
     const pf_verdict *v = ask_verdict(&b, (pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });
     assert_int_equal(v->sequence, 5);
-    pf_peer_destroy(b.verifier); /* and gives back what was open */
+    pf_peer_destroy(b.peer); /* and gives back what was open */
     pf_error error;
     const pf_cpu_verifier_config again = { .max_sequences = 4, .max_draft = 8 };
-    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &again, &b.verifier, &error), error);
+    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &again, &b.peer, &error), error);
     for (uint64_t i = 1; i <= 4; i++) ask_open(&b, near_peer_open(i));
     close_bench(&b);
 }
@@ -823,7 +792,7 @@ static void a_full_kv_pool_refuses_only_the_sequence_that_needs_a_page(void **st
 {
     (void)state;
     /* Pages of at least 16 tokens; find a budget that holds two short sequences and not a long one besides. */
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     const size_t page_bytes = pf_kv_page_bytes(&kv);
     const int32_t page_tokens = kv.page_tokens;
 
@@ -852,7 +821,7 @@ static void a_full_kv_pool_refuses_only_the_sequence_that_needs_a_page(void **st
 static void a_refusal_in_the_middle_of_a_prompt_is_sent_once(void **state)
 {
     (void)state;
-    const pf_kv_config kv = plain_kv_config();
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
     const size_t page_bytes = pf_kv_page_bytes(&kv);
     const int32_t page_tokens = kv.page_tokens;
     static const int32_t prompt[128];                           /* the context */
@@ -863,14 +832,14 @@ static void a_refusal_in_the_middle_of_a_prompt_is_sent_once(void **state)
     pf_open open = near_peer_open(1);
     open.tokens = prompt;
     open.n_tokens = pages * page_tokens + 20;
-    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
     const pf_batch *answer = NULL;
     pf_error error;
     do { /* a pass each */
-        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        assert_ok(pf_peer_collect(b.peer, 0, &answer, &error), error);
     } while (answer->n_refusals == 0);
     assert_int_equal(answer->refusals[0].sequence, 1);
-    assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
+    assert_status(pf_peer_collect(b.peer, 0, &answer, &error), PF_CANCELLED);
     close_bench(&b);
 }
 
@@ -948,7 +917,7 @@ static void unknown_sequences_beyond_the_limit_of_an_answer_are_dropped(void **s
     for (uint64_t i = 0; i < PF_MAX_BATCH_SEQUENCES; i++) strange[i] = proposal_of(1000 + i, 1, 9, NULL, 0);
     pf_batch batch = { .proposals = strange, .n_proposals = PF_MAX_BATCH_SEQUENCES };
     pf_error error = { 0 };
-    assert_ok(pf_peer_submit(b.verifier, &batch), error);
+    assert_ok(pf_peer_submit(b.peer, &batch), error);
     assert_int_equal(ask(&b, batch)->n_prefix_requests, PF_MAX_BATCH_SEQUENCES);
     close_bench(&b);
 }
@@ -1013,44 +982,27 @@ static void a_simulated_step_is_waited_for_once_a_batch_and_reported(void **stat
 static void a_configuration_out_of_range_is_named(void **state)
 {
     (void)state;
-    const pf_context_config context = { .max_sequences = 2, .max_logit_rows = 4 };
-    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
-    const struct {
-        pf_cpu_verifier_config config;
-        const char *says;
-    } cases[] = {
-        { { .max_sequences = 0, .max_draft = 1 }, "max_sequences is 0" },
-        { { .max_sequences = 3, .max_draft = 1 }, "max_sequences is 3" },
-        { { .max_sequences = 1, .max_draft = 0 }, "max_draft is 0" },
-        { { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 }, "max_draft is 65" },
-        { { .max_sequences = 1, .max_draft = 4 }, "logits for 4 rows" },
-    };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        pf_error error = { 0 };
-        pf_peer *peer = NULL;
-        assert_status(pf_cpu_verifier_create(pf_cpu_backend(side.context), &cases[i].config, &peer, &error),
-                      PF_INVALID);
-        assert_says(error, cases[i].says);
-        assert_null(peer);
-    }
-    pf_tiny_side_close(&side);
-}
-
-static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
-{
-    const pf_cpu_verifier_config config = { .max_sequences = 2,
-                                            .max_draft = 8,
-                                            .info = &(pf_model_info){ .model_id = "tiny" } };
-    return pf_cpu_verifier_create(pf_cpu_backend(context), &config, out, error);
+    static const pf_cpu_verifier_config configs[] = { { .max_sequences = 0, .max_draft = 1 },
+                                                      { .max_sequences = 3, .max_draft = 1 },
+                                                      { .max_sequences = 1, .max_draft = 0 },
+                                                      { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 },
+                                                      { .max_sequences = 1, .max_draft = 4 } };
+    const invalid_config cases[] = { { &configs[0], "max_sequences is 0" },
+                                     { &configs[1], "max_sequences is 3" },
+                                     { &configs[2], "max_draft is 0" },
+                                     { &configs[3], "max_draft is 65" },
+                                     { &configs[4], "logits for 4 rows" } };
+    assert_configs_refused(&MODEL, (pf_context_config){ .max_sequences = 2, .max_logit_rows = 4 }, create_verifier,
+                           cases, PF_COUNT(cases));
 }
 
 static void creation_survives_every_refused_allocation(void **state)
 {
     (void)state;
-    const pf_context_config context = { .max_sequences = 2 };
-    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
-    near_peer_check_refused_allocations(create, side.context);
-    pf_tiny_side_close(&side);
+    const pf_cpu_verifier_config config = { .max_sequences = 2,
+                                            .max_draft = 8,
+                                            .info = &(pf_model_info){ .model_id = "tiny" } };
+    assert_survives_refused_allocations(&MODEL, create_verifier, &config);
 }
 
 int main(void)

@@ -18,7 +18,7 @@
 #include "model/backend/cpu_backend.h"
 #include "model/forward/context.h"
 #include "proto/vocabulary.h"
-#include "verify/cpu_verifier.h"
+#include "verify/model_verifier.h"
 
 enum {
     MAX_PINNED = 1024,
@@ -345,7 +345,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
     PF_TRY(check_role_is_free(engine, error));
     pf_role_options options;
     PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
-    const pf_cpu_verifier_config config = {
+    const pf_model_verifier_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
         .simulate_step_ns = options.simulate_ns,
@@ -353,7 +353,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
         .seed = served->seed,
         .info = &engine->info,
     };
-    PF_TRY(pf_cpu_verifier_create(pf_cpu_backend(engine->context), &config, out, error));
+    PF_TRY(pf_model_verifier_create(pf_cpu_backend(engine->context), &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }

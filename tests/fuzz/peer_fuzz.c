@@ -16,7 +16,7 @@
 #include "proto/codec.h"
 #include "rpc/server/dispatch.h"
 #include "tests/support/tiny_side.h"
-#include "verify/cpu_verifier.h"
+#include "verify/model_verifier.h"
 #include "model/backend/cpu_backend.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,11 +70,11 @@ static void begin(server *s, pf_service service)
     const pf_tiny_side *m = side();
     const pf_model_info info = { .vocab_size = N_VOCAB, .max_sequences = N_SEQUENCES, .max_context = CONTEXT };
     const pf_model_drafter_config drafter = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = &info };
-    const pf_cpu_verifier_config verifier = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = &info };
+    const pf_model_verifier_config verifier = { N_SEQUENCES, MAX_DRAFT, .seed = 1, .info = &info };
     *s = (server){ .service = service, .free_pages = pf_kv_free_pages(pf_context_kv(m->context)) };
     must((service == PF_SERVICE_DRAFTER
               ? pf_model_drafter_create(pf_cpu_backend(m->context), &drafter, &s->peer, NULL)
-              : pf_cpu_verifier_create(pf_cpu_backend(m->context), &verifier, &s->peer, NULL)) == PF_OK);
+              : pf_model_verifier_create(pf_cpu_backend(m->context), &verifier, &s->peer, NULL)) == PF_OK);
     must(pf_dispatch_create(service, s->peer, N_SEQUENCES, 0, hear, s, &s->dispatch) == PF_OK);
     must(pf_codec_create(LARGEST, N_VOCAB, &s->codec) == PF_OK);
     must(pf_codec_create(LARGEST, N_VOCAB, &s->answers) == PF_OK);

@@ -14,7 +14,7 @@
 #include "tests/support/chi_square.h"
 #include "tests/support/duet.h"
 #include "tests/support/tiny_side.h"
-#include "verify/cpu_verifier.h"
+#include "verify/model_verifier.h"
 #include "model/backend/cpu_backend.h"
 
 enum { N_NEW = 24, N_PROMPTS = 3, N_PROMPT = 7 };
@@ -43,9 +43,9 @@ static pair open_pair(const pf_tiny_model *target, const pf_tiny_model *draft, i
     pair p = { .target = pf_tiny_side_open(target, n_threads, &config),
                .draft = pf_tiny_side_open(draft, n_threads, &config) };
     pf_error error = { 0 };
-    const pf_cpu_verifier_config v = { .max_sequences = n_sequences, .max_draft = 8 };
+    const pf_model_verifier_config v = { .max_sequences = n_sequences, .max_draft = 8 };
     const pf_model_drafter_config d = { .max_sequences = n_sequences, .max_draft = 8, .seed = 99 };
-    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(p.target.context), &v, &p.verifier, &error), error);
+    assert_ok(pf_model_verifier_create(pf_cpu_backend(p.target.context), &v, &p.verifier, &error), error);
     assert_ok(pf_model_drafter_create(pf_cpu_backend(p.draft.context), &d, &p.drafter, &error), error);
     return p;
 }
@@ -149,11 +149,11 @@ static void an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_ba
 {
     (void)state;
     pf_tiny_side target = pf_tiny_side_open(&TARGET, 1, &(pf_context_config){ .max_sequences = N_PROMPTS + 1 });
-    const pf_cpu_verifier_config config = { .max_sequences = N_PROMPTS, .max_draft = 8 };
+    const pf_model_verifier_config config = { .max_sequences = N_PROMPTS, .max_draft = 8 };
     const pf_model_info info = { .vocab_size = 128, .max_context = 128 };
     pf_peer *verifier, *drafter;
     pf_error error = { 0 };
-    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(target.context), &config, &verifier, &error), error);
+    assert_ok(pf_model_verifier_create(pf_cpu_backend(target.context), &config, &verifier, &error), error);
     assert_ok(pf_ngram_drafter_create(&info, N_PROMPTS, 8, &drafter, &error), error);
     const pf_sampling warm = { .temperature = 0.1f, .top_k = 4, .top_p = 1.0f, .seed = 8 };
     int32_t n_accepted = 0;

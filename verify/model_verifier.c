@@ -8,7 +8,7 @@
  * in place already, those of a tree move up to where its path puts them; `next` is written behind them, and verdicts point
  * into the same array. The rows of the cache move likewise (pf_forward_keep).
  */
-#include "verify/cpu_verifier.h"
+#include "verify/model_verifier.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,7 +303,7 @@ static const pf_host_role role = {
     .destroy = destroy,
 };
 
-static pf_status check_config(const pf_forward_limits *limits, const pf_cpu_verifier_config *config, pf_error *error)
+static pf_status check_config(const pf_forward_limits *limits, const pf_model_verifier_config *config, pf_error *error)
 {
     if (config->max_sequences > limits->max_sequences)
         return pf_fail(error, PF_INVALID, "the verifier's max_sequences is %d, expected 1 to %d", config->max_sequences,
@@ -315,8 +315,8 @@ static pf_status check_config(const pf_forward_limits *limits, const pf_cpu_veri
     return PF_OK;
 }
 
-pf_status pf_cpu_verifier_create(pf_forward_backend backend, const pf_cpu_verifier_config *config, pf_peer **out,
-                                 pf_error *error)
+pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_verifier_config *config, pf_peer **out,
+                                   pf_error *error)
 {
     PF_TRY(check_config(&backend.limits, config, error));
     verifier *v = calloc(1, sizeof *v);

@@ -31,8 +31,8 @@
  *
  * Threads: those of pf_peer (one caller). Memory: made at creation; a round allocates nothing.
  */
-#ifndef PF_VERIFY_CPU_VERIFIER_H
-#define PF_VERIFY_CPU_VERIFIER_H
+#ifndef PF_VERIFY_MODEL_VERIFIER_H
+#define PF_VERIFY_MODEL_VERIFIER_H
 
 #include "base/status.h"
 #include "base/stop.h"
@@ -48,12 +48,12 @@ typedef struct {
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
     pf_stop stop;              /* when set, the running pass is abandoned and collect returns PF_CANCELLED */
     const pf_model_info *info; /* what pf_peer_info answers; copied. NULL: zero */
-} pf_cpu_verifier_config;
+} pf_model_verifier_config;
 
 /* What the backend points to is borrowed, used by nothing else, and must outlive the verifier. End it with pf_peer_destroy;
  * pf_host_reserved_bytes tells its memory.
  * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
-PF_MUST_USE pf_status pf_cpu_verifier_create(pf_forward_backend backend, const pf_cpu_verifier_config *config,
-                                             pf_peer **out, pf_error *error);
+PF_MUST_USE pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_verifier_config *config,
+                                               pf_peer **out, pf_error *error);
 
 #endif

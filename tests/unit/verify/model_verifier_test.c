@@ -10,7 +10,7 @@
 #include "tests/support/near_bench.h"
 #include "tests/support/spoiled_backend.h"
 #include "verify/accept.h"
-#include "verify/cpu_verifier.h"
+#include "verify/model_verifier.h"
 
 enum { V = 128 };
 
@@ -18,10 +18,10 @@ static const pf_tiny_model MODEL = { .seed = 31 };
 
 static pf_status create_verifier(pf_forward_backend backend, const void *config, pf_peer **out, pf_error *error)
 {
-    return pf_cpu_verifier_create(backend, config, out, error);
+    return pf_model_verifier_create(backend, config, out, error);
 }
 
-static bench open_bench(pf_context_config context, pf_cpu_verifier_config config)
+static bench open_bench(pf_context_config context, pf_model_verifier_config config)
 {
     bench b = open_near_bench(&MODEL, context, create_verifier, &config);
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
@@ -31,7 +31,7 @@ static bench open_bench(pf_context_config context, pf_cpu_verifier_config config
 static bench open_plain_bench(void)
 {
     return open_bench((pf_context_config){ .max_sequences = 4 },
-                      (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+                      (pf_model_verifier_config){ .max_sequences = 4, .max_draft = 8 });
 }
 
 /* Round r of a sequence that has committed `base` tokens. */
@@ -126,7 +126,7 @@ static void a_proposal_is_judged_up_to_its_first_invalid_token(void **state)
     (void)state;
     for (int what = 0; what < 6; what++) {
         bench b = open_bench((pf_context_config){ .max_sequences = 2 },
-                             (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 4 });
+                             (pf_model_verifier_config){ .max_sequences = 1, .max_draft = 4 });
         ask_open(&b, near_peer_open(1));
         int32_t draft[6], parents[6] = { -1, 0, 1, 2, 3, 4 };
         memcpy(draft, b.text + 1, sizeof draft);
@@ -280,7 +280,7 @@ static void rejection_decides_each_position_by_its_own_uniforms(void **state)
     (void)state;
     enum { N_DRAFT = 3 };
     bench b = open_bench((pf_context_config){ .max_sequences = 5 },
-                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+                         (pf_model_verifier_config){ .max_sequences = 4, .max_draft = 8 });
     int32_t n_after[N_DRAFT + 1] = { 0 };
     for (uint32_t seed = 1; seed <= 60; seed++) {
         pf_open open = near_peer_open(1);
@@ -316,7 +316,7 @@ static void a_row_of_nans_decides_nothing_and_keeps_earlier_tokens(void **state)
     const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = text[2] };
     static const pf_sampling sampling[] = { { .temperature = 0.0f }, { .temperature = 1e-6f, .seed = 9 } };
     for (size_t i = 0; i < PF_COUNT(sampling); i++) {
-        const pf_cpu_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
+        const pf_model_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
         bench b = open_near_bench(&ends, (pf_context_config){ .max_sequences = 1 }, create_verifier, &config);
         pf_open open = near_peer_open(1);
         open.sampling = sampling[i];
@@ -343,11 +343,11 @@ static void a_row_of_nans_decides_nothing_and_keeps_earlier_tokens(void **state)
 static bench open_spoiled_bench(void)
 {
     bench b = { .side = pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ .max_sequences = 1 }) };
-    const pf_cpu_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
+    const pf_model_verifier_config config = { .max_sequences = 1, .max_draft = 8 };
     pf_error error = { 0 };
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
     spoiled = (spoil){ 0 };
-    assert_ok(pf_cpu_verifier_create(spoiled_backend(b.side.context), &config, &b.peer, &error), error);
+    assert_ok(pf_model_verifier_create(spoiled_backend(b.side.context), &config, &b.peer, &error), error);
     return b;
 }
 
@@ -549,7 +549,7 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
     for (int32_t i = 0; i < 8; i++) {
         const int32_t n = i < 4 ? 58 + i : 35 + i; /* shorter, as long and longer */
         bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = rows[i / 4] },
-                             (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
+                             (pf_model_verifier_config){ .max_sequences = 1, .max_draft = 8 });
         bench wide = open_plain_bench();
         pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, n, 3, expected);
         open.n_tokens = n;
@@ -565,7 +565,7 @@ static void a_prompt_progresses_beside_continuous_rounds(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
-                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+                         (pf_model_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     (void)ask_open(&b, near_peer_open(2));
     pf_open open = near_peer_open_long(1);
     assert_int_equal(pf_peer_submit(b.peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
@@ -590,7 +590,7 @@ static void a_long_prompt_returns_empty_answers_at_the_deadline(void **state)
     int32_t expected[3], other[3];
     pf_open open = near_peer_open_long(1);
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
-                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+                         (pf_model_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     bench wide = open_plain_bench();
     pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, 61, 3, expected);
     pf_tiny_side_decode(&wide.side, &GREEDY, PROMPT, N_PROMPT, 3, other);
@@ -622,7 +622,7 @@ static void long_prompts_are_read_in_turn_and_submits_are_taken_between_chunks(v
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 10 },
-                         (pf_cpu_verifier_config){ .max_sequences = 3, .max_draft = 8 });
+                         (pf_model_verifier_config){ .max_sequences = 3, .max_draft = 8 });
     pf_open opens[] = { near_peer_open_long(1), near_peer_open_long(2), near_peer_open_long(3) };
     const pf_batch *answer = NULL;
     pf_error error;
@@ -642,7 +642,7 @@ static void a_batch_with_more_rows_than_a_pass_is_run_in_parts(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 12, .max_logit_rows = 7 },
-                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 4 });
+                         (pf_model_verifier_config){ .max_sequences = 4, .max_draft = 4 });
     pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3), near_peer_open(4) };
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 4 });
     assert_int_equal(answer->n_verdicts, 4);
@@ -727,8 +727,8 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
     assert_int_equal(v->sequence, 5);
     pf_peer_destroy(b.peer); /* and gives back what was open */
     pf_error error;
-    const pf_cpu_verifier_config again = { .max_sequences = 4, .max_draft = 8 };
-    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &again, &b.peer, &error), error);
+    const pf_model_verifier_config again = { .max_sequences = 4, .max_draft = 8 };
+    assert_ok(pf_model_verifier_create(pf_cpu_backend(b.side.context), &again, &b.peer, &error), error);
     for (uint64_t i = 1; i <= 4; i++) ask_open(&b, near_peer_open(i));
     close_bench(&b);
 }
@@ -757,7 +757,7 @@ static void a_sequence_that_fills_the_context_ends_there_and_no_other(void **sta
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 3, .max_tokens = 64 },
-                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+                         (pf_model_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     int32_t prompt[64], expected[5];
     for (int32_t i = 0; i < 64; i++) prompt[i] = (i * 29) % V;
     pf_tiny_side_decode(&b.side, &GREEDY, prompt, 60, 5, expected);
@@ -801,7 +801,7 @@ static void a_full_kv_pool_refuses_only_the_sequence_that_needs_a_page(void **st
     const size_t pages = (size_t)((45 + page_tokens - 1) / page_tokens) + 1; /* text, or a short one and a part */
     bench b =
         open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 160, .kv_budget_bytes = pages * page_bytes },
-                   (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+                   (pf_model_verifier_config){ .max_sequences = 4, .max_draft = 8 });
     pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3) };
     opens[1].tokens = prompt;
     opens[1].n_tokens = (int32_t)pages * page_tokens - 1;
@@ -828,7 +828,7 @@ static void a_refusal_in_the_middle_of_a_prompt_is_sent_once(void **state)
     const int32_t pages = (45 + page_tokens - 1) / page_tokens; /* that the bench's own text takes */
     bench b = open_bench(
         (pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = (size_t)pages * page_bytes },
-        (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+        (pf_model_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     pf_open open = near_peer_open(1);
     open.tokens = prompt;
     open.n_tokens = pages * page_tokens + 20;
@@ -942,13 +942,13 @@ static void a_seed_in_the_open_is_the_seed_and_a_served_verifier_draws_its_own_f
     const pf_context_config context = { .max_sequences = 2 };
     const pf_sampling unseeded = { .temperature = 3.0f, .top_p = 1.0f, .seed = 0 };
 
-    bench near = open_bench(context, (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
+    bench near = open_bench(context, (pf_model_verifier_config){ .max_sequences = 1, .max_draft = 8 });
     pf_tiny_side_decode(&near.side, &unseeded, PROMPT, N_PROMPT, 8, plain);
     first_tokens(&near, PF_METHOD_REJECTION, 0, a);
     assert_memory_equal(a, plain, sizeof a);
     close_bench(&near);
 
-    bench served = open_bench(context, (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8, .seed = 5 });
+    bench served = open_bench(context, (pf_model_verifier_config){ .max_sequences = 1, .max_draft = 8, .seed = 5 });
     first_tokens(&served, PF_METHOD_REJECTION, 0, a);
     first_tokens(&served, PF_METHOD_REJECTION, 0, again);
     assert_memory_not_equal(a, plain, sizeof a);
@@ -966,7 +966,7 @@ static void a_simulated_step_is_waited_for_once_a_batch_and_reported(void **stat
     (void)state;
     const uint64_t step_ns = 5 * 1000 * 1000;
     bench b = open_bench((pf_context_config){ .max_sequences = 3 },
-                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8, .simulate_step_ns = step_ns });
+                         (pf_model_verifier_config){ .max_sequences = 2, .max_draft = 8, .simulate_step_ns = step_ns });
     pf_open opens[] = { near_peer_open(1), near_peer_open(2) };
     const uint64_t start = pf_now_ns();
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 });
@@ -982,11 +982,11 @@ static void a_simulated_step_is_waited_for_once_a_batch_and_reported(void **stat
 static void a_configuration_out_of_range_is_named(void **state)
 {
     (void)state;
-    static const pf_cpu_verifier_config configs[] = { { .max_sequences = 0, .max_draft = 1 },
-                                                      { .max_sequences = 3, .max_draft = 1 },
-                                                      { .max_sequences = 1, .max_draft = 0 },
-                                                      { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 },
-                                                      { .max_sequences = 1, .max_draft = 4 } };
+    static const pf_model_verifier_config configs[] = { { .max_sequences = 0, .max_draft = 1 },
+                                                        { .max_sequences = 3, .max_draft = 1 },
+                                                        { .max_sequences = 1, .max_draft = 0 },
+                                                        { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 },
+                                                        { .max_sequences = 1, .max_draft = 4 } };
     const invalid_config cases[] = { { &configs[0], "max_sequences is 0" },
                                      { &configs[1], "max_sequences is 3" },
                                      { &configs[2], "max_draft is 0" },
@@ -999,9 +999,9 @@ static void a_configuration_out_of_range_is_named(void **state)
 static void creation_survives_every_refused_allocation(void **state)
 {
     (void)state;
-    const pf_cpu_verifier_config config = { .max_sequences = 2,
-                                            .max_draft = 8,
-                                            .info = &(pf_model_info){ .model_id = "tiny" } };
+    const pf_model_verifier_config config = { .max_sequences = 2,
+                                              .max_draft = 8,
+                                              .info = &(pf_model_info){ .model_id = "tiny" } };
     assert_survives_refused_allocations(&MODEL, create_verifier, &config);
 }
 

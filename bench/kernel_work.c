@@ -370,7 +370,9 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
     for (int32_t i = 0; i < w->n_repeats; i++) {
         switch (w->kernel->op) {
         case PF_OP_RMSNORM: w->kernel->fn.rmsnorm(d->c, d->a, d->b, w->rows, n_columns, stride, 1e-5f); break;
-        case PF_OP_SWIGLU: w->kernel->fn.swiglu(d->c, stride, d->a, d->b, stride, w->rows, n_columns); break;
+        case PF_OP_LAYERNORM: w->kernel->fn.layernorm(d->c, d->a, d->b, d->b, w->rows, n_columns, stride, 1e-5f); break;
+        case PF_OP_GATED: w->kernel->fn.gated(d->c, stride, d->a, d->b, stride, w->rows, n_columns); break;
+        case PF_OP_ACTIVATE: w->kernel->fn.activate(d->c, stride, d->a, stride, w->rows, n_columns); break;
         case PF_OP_ROPE: w->kernel->fn.rope(d->c, stride, w->rows, HEADS, HEAD_DIM, d->positions, &rope); break;
         case PF_OP_ATTN_STORE: store_rows(w); break;
         case PF_OP_PACK_WEIGHTS: pack_rows(w); break;
@@ -395,7 +397,7 @@ static void read_row(const pf_work *w, int32_t row, size_t n_done)
 {
     const size_t row_bytes = (size_t)w->columns * sizeof(float), at = (size_t)row * PF_WORK_K;
     pf_keep(w->reader((const char *)(w->data->a + at) + n_done, row_bytes - n_done));
-    if (w->kernel->op == PF_OP_SWIGLU) pf_keep(w->reader(w->data->b + at, row_bytes));
+    if (w->kernel->op == PF_OP_GATED) pf_keep(w->reader(w->data->b + at, row_bytes));
 }
 
 static void read_rows(const pf_work *w, pf_member member, int32_t copy)
@@ -431,9 +433,11 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
                   .rows = m };
     size_t inputs = 1, out_bytes = sizeof(float); /* of an element; 0: nothing much */
     switch (kernel->op) {
-    case PF_OP_RMSNORM: w.columns = HIDDEN; break;
+    case PF_OP_RMSNORM:
+    case PF_OP_LAYERNORM: w.columns = HIDDEN; break;
     case PF_OP_ROPE: w.columns = HEADS * HEAD_DIM; break;
-    case PF_OP_SWIGLU:
+    case PF_OP_ACTIVATE: w.columns = INTERMEDIATE; break;
+    case PF_OP_GATED:
         w.columns = INTERMEDIATE;
         inputs = 2;
         break;

@@ -16,7 +16,24 @@ typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *la
 typedef bool pf_gemm_few_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                             int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
 
+/* DO(X, WORD, name) for each activation: those of one input, and all. */
+#define PF_EACH_PLAIN_ACTIVATION(DO, X) \
+    DO(X, SILU, silu)                   \
+    DO(X, GELU, gelu)                   \
+    DO(X, GELU_TANH, gelu_tanh)         \
+    DO(X, QUICK_GELU, quick_gelu)       \
+    DO(X, RELU, relu)                   \
+    DO(X, RELU2, relu2)
+#define PF_EACH_GATED_ACTIVATION(DO, X) PF_EACH_PLAIN_ACTIVATION(DO, X) DO(X, CLAMPED_SWIGLU, clamped_swiglu)
+
+#define PF_DECLARE_GATED(SUFFIX, WORD, NAME)    pf_gated_fn pf_gated_##NAME##_f32_##SUFFIX;
+#define PF_DECLARE_ACTIVATE(SUFFIX, WORD, NAME) pf_activate_fn pf_activate_##NAME##_f32_##SUFFIX;
+#define PF_DECLARE_ACTIVATIONS(SUFFIX)                 \
+    PF_EACH_GATED_ACTIVATION(PF_DECLARE_GATED, SUFFIX) \
+    PF_EACH_PLAIN_ACTIVATION(PF_DECLARE_ACTIVATE, SUFFIX)
+
 /* The definitions. */
+PF_DECLARE_ACTIVATIONS(ref)
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;
 pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
 pf_gemm_pack_fn pf_gemm_pack_int8_ref;
@@ -27,8 +44,8 @@ pf_gemm_multiply_fn pf_gemm_bf16_amx_ref; /* the amx class, on what pf_gemm_pack
 pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
 pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
 pf_rmsnorm_fn pf_rmsnorm_f32_ref;
+pf_layernorm_fn pf_layernorm_f32_ref;
 pf_rope_fn pf_rope_f32_ref;
-pf_swiglu_fn pf_swiglu_f32_ref;
 pf_attn_fn pf_attn_f32_ref;
 pf_attn_fn pf_attn_bf16_ref;
 pf_attn_fn pf_attn_bf16_amx_ref; /* the amx class: see gemm.h */
@@ -45,6 +62,9 @@ pf_bounds_floor_fn pf_bounds_floor_ref;
 pf_bounds_mark_fn pf_bounds_mark_ref;
 
 #ifdef PF_KERNELS_X86
+PF_DECLARE_ACTIVATIONS(avx2)
+PF_DECLARE_ACTIVATIONS(avx512)
+
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx2;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_f32_avx2;
@@ -62,8 +82,8 @@ pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx2;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx2;
+pf_layernorm_fn pf_layernorm_f32_avx2;
 pf_rope_fn pf_rope_f32_avx2;
-pf_swiglu_fn pf_swiglu_f32_avx2;
 pf_attn_fn pf_attn_f32_avx2;
 pf_attn_fn pf_attn_bf16_avx2;
 pf_attn_store_fn pf_attn_store_f32_avx2;
@@ -93,8 +113,8 @@ pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx512;
+pf_layernorm_fn pf_layernorm_f32_avx512;
 pf_rope_fn pf_rope_f32_avx512;
-pf_swiglu_fn pf_swiglu_f32_avx512;
 pf_attn_fn pf_attn_f32_avx512;
 pf_attn_fn pf_attn_bf16_avx512;
 pf_attn_store_fn pf_attn_store_f32_avx512;

@@ -12,10 +12,11 @@
 #define PF_KERNELS_KERNELS_H
 
 #include "base/status.h"
-#include "kernels/act/swiglu.h"
+#include "kernels/act/activation.h"
 #include "kernels/attn/attn.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/bounds.h"
@@ -29,8 +30,10 @@ typedef enum {
     PF_OP_GEMM,
     PF_OP_PACK_WEIGHTS,
     PF_OP_RMSNORM,
+    PF_OP_LAYERNORM,
     PF_OP_ROPE,
-    PF_OP_SWIGLU,
+    PF_OP_GATED,
+    PF_OP_ACTIVATE,
     PF_OP_ATTN,
     PF_OP_ATTN_STORE,
     PF_OP_ARGMAX,
@@ -49,21 +52,24 @@ const char *pf_op_name(pf_op op);
 /* A row of the registry. */
 typedef struct {
     pf_op op;
-    pf_format format;       /* of the weights (gemm) */
-    pf_act act;             /* of the activations (gemm) */
-    pf_type type;           /* of the cache (attn, attn_store), of rows (rescore); else f32 */
-    pf_isa isa;             /* needed */
-    uint32_t features;      /* and these: PF_FEATURE_... */
-    const char *name;       /* of the function: "pf_gemm_bf16_avx512bf16" */
-    const char *tile;       /* what is held in registers: "14x32"; "" where it says nothing */
-    const char *packing;    /* layout of what was packed: "panels of 32, K pairs"; "" for plain rows */
-    const char *arithmetic; /* the class: kernels of one class give the same bits */
+    pf_format format;         /* of the weights (gemm) */
+    pf_act act;               /* of the activations (gemm) */
+    pf_type type;             /* of the cache (attn, attn_store), of rows (rescore); else f32 */
+    pf_activation activation; /* gated, activate */
+    pf_isa isa;               /* needed */
+    uint32_t features;        /* and these: PF_FEATURE_... */
+    const char *name;         /* of the function: "pf_gemm_bf16_avx512bf16" */
+    const char *tile;         /* what is held in registers: "14x32"; "" where it says nothing */
+    const char *packing;      /* layout of what was packed: "panels of 32, K pairs"; "" for plain rows */
+    const char *arithmetic;   /* the class: kernels of one class give the same bits */
     union {
         pf_gemm gemm;
         pf_gemm_pack_weights_fn *pack_weights;
         pf_rmsnorm_fn *rmsnorm;
+        pf_layernorm_fn *layernorm;
         pf_rope_fn *rope;
-        pf_swiglu_fn *swiglu;
+        pf_gated_fn *gated;
+        pf_activate_fn *activate;
         pf_attn_fn *attn;
         pf_attn_store_fn *attn_store;
         pf_argmax_fn *argmax;
@@ -84,9 +90,11 @@ typedef struct {
     pf_gemm gemm[PF_N_FORMATS][PF_N_ACTS];
     pf_gemm_pack_weights_fn *pack_weights;
     pf_rmsnorm_fn *rmsnorm;
+    pf_layernorm_fn *layernorm;
     pf_rope_fn *rope;
-    pf_swiglu_fn *swiglu;
-    pf_attn_fn *attn[PF_N_TYPES]; /* by the cache's type */
+    pf_gated_fn *gated[PF_N_ACTIVATIONS];
+    pf_activate_fn *activate[PF_N_ACTIVATIONS]; /* NULL: gated only */
+    pf_attn_fn *attn[PF_N_TYPES];               /* by the cache's type */
     pf_attn_store_fn *attn_store[PF_N_TYPES];
     pf_argmax_fn *argmax;
     pf_find_invalid_fn *find_invalid;
@@ -95,8 +103,9 @@ typedef struct {
     pf_exp_race_fn *race;
     pf_rescore_fn *rescore;
     pf_bounds bounds;
-    const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */
-    const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS]; /* and products */
+    const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but those below; NULL where there is none */
+    const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS];                               /* of products */
+    const pf_kernel *chosen_gated[PF_N_ACTIVATIONS], *chosen_activate[PF_N_ACTIVATIONS]; /* of activations */
 } pf_kernels;
 
 /* PF_UNSUPPORTED: this machine lacks the instruction set; the sentence names both. */
@@ -105,7 +114,8 @@ PF_MUST_USE pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *e
 /* Whether two rows do the same: another instruction set apart. For tests. */
 static inline bool pf_kernel_same_task(const pf_kernel *a, const pf_kernel *b)
 {
-    return a->op == b->op && a->type == b->type && a->format == b->format && a->act == b->act;
+    return a->op == b->op && a->type == b->type && a->format == b->format && a->act == b->act &&
+           a->activation == b->activation;
 }
 
 static inline bool pf_kernel_is_usable(const pf_kernels *kernels, const pf_kernel *kernel)
@@ -121,11 +131,7 @@ static inline int32_t pf_isa_page_tokens(pf_isa isa)
 }
 
 /* The row that was chosen for the task of `kernel`. */
-static inline const pf_kernel *pf_kernels_chosen(const pf_kernels *kernels, const pf_kernel *kernel)
-{
-    return kernel->op == PF_OP_GEMM ? kernels->chosen_gemm[kernel->format][kernel->act]
-                                    : kernels->chosen[kernel->op][kernel->type];
-}
+const pf_kernel *pf_kernels_chosen(const pf_kernels *kernels, const pf_kernel *kernel);
 
 /* The whole table, for tests, benchmarks and `pilotfish info`. */
 const pf_kernel *pf_kernels_all(int32_t *n_kernels);

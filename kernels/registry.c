@@ -77,6 +77,19 @@ static const pf_kernel table[] = {
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
         .fn.MEMBER = FUNCTION                                                                                  \
     }
+/* A row for each activation function. */
+#define ISA_ref    PF_ISA_SCALAR
+#define ISA_avx2   PF_ISA_AVX2
+#define ISA_avx512 PF_ISA_AVX512
+#define ACTIVATION(OP, MEMBER, ISA, WORD, FUNCTION)                                                            \
+    { .op = OP, .type = PF_TYPE_F32, .isa = ISA, .activation = PF_ACTIVATION_##WORD, .name = #FUNCTION,        \
+      .tile = "", .packing = "", .arithmetic = ELEMENTWISE, .fn.MEMBER = FUNCTION },
+#define GATED_ACTIVATION(SUFFIX, WORD, NAME)                                                                   \
+    ACTIVATION(PF_OP_GATED, gated, ISA_##SUFFIX, WORD, pf_gated_##NAME##_f32_##SUFFIX)
+#define PLAIN_ACTIVATION(SUFFIX, WORD, NAME)                                                                   \
+    ACTIVATION(PF_OP_ACTIVATE, activate, ISA_##SUFFIX, WORD, pf_activate_##NAME##_f32_##SUFFIX)
+#define ACTIVATIONS(SUFFIX)                                                                                    \
+    PF_EACH_GATED_ACTIVATION(GATED_ACTIVATION, SUFFIX) PF_EACH_PLAIN_ACTIVATION(PLAIN_ACTIVATION, SUFFIX)
 #define BOUNDS(ISA, SUFFIX)                                                                                    \
     {                                                                                                          \
         .op = PF_OP_BOUNDS, .type = PF_TYPE_F32, .isa = ISA, .name = "pf_bounds_" #SUFFIX, .tile = "",         \
@@ -97,8 +110,9 @@ static const pf_kernel table[] = {
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights_ref),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
+    KERNEL(PF_OP_LAYERNORM,  layernorm,  PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_layernorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
-    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_swiglu_f32_ref),
+    ACTIVATIONS(ref)
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_SCALAR, ATTN_F32,     pf_attn_f32_ref),
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_SCALAR, ATTN_BF16,    pf_attn_bf16_ref),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_SCALAR, COPY,         pf_attn_store_f32_ref),
@@ -145,8 +159,9 @@ static const pf_kernel table[] = {
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
+    KERNEL(PF_OP_LAYERNORM,  layernorm,  PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_layernorm_f32_avx2),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_rope_f32_avx2),
-    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_swiglu_f32_avx2),
+    ACTIVATIONS(avx2)
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX2,   ATTN_F32,     pf_attn_f32_avx2),
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX2,   ATTN_BF16,    pf_attn_bf16_avx2),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX2,   COPY,         pf_attn_store_f32_avx2),
@@ -160,8 +175,9 @@ static const pf_kernel table[] = {
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX512, ROUNDING, pf_gemm_pack_weights_avx512),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
+    KERNEL(PF_OP_LAYERNORM,  layernorm,  PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_layernorm_f32_avx512),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_rope_f32_avx512),
-    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_swiglu_f32_avx512),
+    ACTIVATIONS(avx512)
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX512, ATTN_F32,     pf_attn_f32_avx512),
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512, ATTN_BF16,    pf_attn_bf16_avx512),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX512, COPY,         pf_attn_store_f32_avx512),
@@ -193,8 +209,10 @@ const char *pf_op_name(pf_op op)
         [PF_OP_GEMM] = "gemm",
         [PF_OP_PACK_WEIGHTS] = "pack_weights",
         [PF_OP_RMSNORM] = "rmsnorm",
+        [PF_OP_LAYERNORM] = "layernorm",
         [PF_OP_ROPE] = "rope",
-        [PF_OP_SWIGLU] = "swiglu",
+        [PF_OP_GATED] = "gated",
+        [PF_OP_ACTIVATE] = "activate",
         [PF_OP_ATTN] = "attn",
         [PF_OP_ATTN_STORE] = "attn_store",
         [PF_OP_ARGMAX] = "argmax",
@@ -208,18 +226,41 @@ const char *pf_op_name(pf_op op)
     return names[op];
 }
 
+const char *pf_activation_name(pf_activation activation)
+{
+#define NAME(X, WORD, name) [PF_ACTIVATION_##WORD] = #name,
+    static const char *const names[PF_N_ACTIVATIONS] = { PF_EACH_GATED_ACTIVATION(NAME, ) };
+#undef NAME
+    return names[activation];
+}
+
+/* Where the row is kept that was chosen for the task of `kernel`. */
+static const pf_kernel **place_of(pf_kernels *out, const pf_kernel *kernel)
+{
+    switch (kernel->op) {
+    case PF_OP_GEMM: return &out->chosen_gemm[kernel->format][kernel->act];
+    case PF_OP_GATED: return &out->chosen_gated[kernel->activation];
+    case PF_OP_ACTIVATE: return &out->chosen_activate[kernel->activation];
+    default: return &out->chosen[kernel->op][kernel->type];
+    }
+}
+
+const pf_kernel *pf_kernels_chosen(const pf_kernels *kernels, const pf_kernel *kernel)
+{
+    return *place_of((pf_kernels *)kernels, kernel); /* only read */
+}
+
 static void take(pf_kernels *out, const pf_kernel *kernel)
 {
-    if (kernel->op == PF_OP_GEMM)
-        out->chosen_gemm[kernel->format][kernel->act] = kernel;
-    else
-        out->chosen[kernel->op][kernel->type] = kernel;
+    *place_of(out, kernel) = kernel;
     switch (kernel->op) {
     case PF_OP_PACK_WEIGHTS: out->pack_weights = kernel->fn.pack_weights; break;
     case PF_OP_GEMM: out->gemm[kernel->format][kernel->act] = kernel->fn.gemm; break;
     case PF_OP_RMSNORM: out->rmsnorm = kernel->fn.rmsnorm; break;
+    case PF_OP_LAYERNORM: out->layernorm = kernel->fn.layernorm; break;
     case PF_OP_ROPE: out->rope = kernel->fn.rope; break;
-    case PF_OP_SWIGLU: out->swiglu = kernel->fn.swiglu; break;
+    case PF_OP_GATED: out->gated[kernel->activation] = kernel->fn.gated; break;
+    case PF_OP_ACTIVATE: out->activate[kernel->activation] = kernel->fn.activate; break;
     case PF_OP_ATTN: out->attn[kernel->type] = kernel->fn.attn; break;
     case PF_OP_ATTN_STORE: out->attn_store[kernel->type] = kernel->fn.attn_store; break;
     case PF_OP_ARGMAX: out->argmax = kernel->fn.argmax; break;

@@ -70,7 +70,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "kernels/act/swiglu.h"
+#include "kernels/act/activation.h"
 #include "kernels/gemm/format.h"
 #include "kernels/types.h"
 
@@ -195,7 +195,7 @@ typedef void pf_gemm_multiply_fn(const pf_gemm_weights *w, const void *input, in
 
 /* What becomes of two products, gate and up. */
 typedef struct {
-    pf_swiglu_fn *activate;
+    pf_gated_fn *activate;
     void *packed; /* where there is pack_columns: activate(gate, up) as it packs them, k = n */
     float *c;     /* else: activate(gate, up) [m, n] */
     size_t ldc;

@@ -13,7 +13,7 @@
 
 /*   y  [n_rows, n_cols]  f32, out; overlaps nothing, or is x itself
  *   x  [n_rows, n_cols]  f32
- *   w  [n_cols]          f32
+ *   w  [n_cols]          f32, or NULL: ones
  * Rows are `stride` elements apart in both, of any alignment. n_cols is a multiple of nothing.
  * Order: element k goes to partial sum k mod 16 by fma, in order of k; the 16 sums are added pairwise, 8 apart, then 4,
  * 2, 1. Every implementation keeps that order, so a row's bits depend on that row alone, and on no instruction set.

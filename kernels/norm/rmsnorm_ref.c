@@ -16,6 +16,6 @@ void pf_rmsnorm_f32_ref(float *y, const float *x, const float *w, int32_t n_rows
 {
     for (int32_t m = 0; m < n_rows; m++, x += stride, y += stride) {
         const float scale = 1.0f / sqrtf(sum_of_squares(x, n_cols) / (float)n_cols + eps);
-        for (int32_t k = 0; k < n_cols; k++) y[k] = x[k] * scale * w[k];
+        for (int32_t k = 0; k < n_cols; k++) y[k] = w ? x[k] * scale * w[k] : x[k] * scale;
     }
 }

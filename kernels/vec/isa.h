@@ -1,7 +1,7 @@
 /*
  * Names the functions of a file that is compiled once for each instruction set (CMakeLists.txt). Internal to kernels/.
  *
- *      void PF_FOR_ISA(pf_swiglu_f32)(...)     defines pf_swiglu_f32_avx2, pf_swiglu_f32_avx512, ...
+ *      void PF_FOR_ISA(pf_rmsnorm_f32)(...)    defines pf_rmsnorm_f32_avx2, pf_rmsnorm_f32_avx512, ...
  *
  * PF_ISA_SUFFIX is avx2, avx512 or avx512bf16 on the compiler's command line. Without one the file is the definition.
  */

@@ -311,7 +311,10 @@ pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel)
         part.n_calls = 2 * m->config.n_layers;
         describe_product(n, &layer->gate, product, &part);
         break;
-    case PF_PASS_SWIGLU: describe_rows(c, PF_OP_SWIGLU, PF_TYPE_F32, intermediate, 3, &part); break;
+    case PF_PASS_SWIGLU:
+        describe_rows(c, PF_OP_GATED, PF_TYPE_F32, intermediate, 3, &part);
+        part.kernel = m->kernels.chosen_gated[m->config.plan.activation];
+        break;
     case PF_PASS_PACK_GATED: describe_pack(c, n, intermediate, &part); break;
     case PF_PASS_DOWN: describe_product(n, &layer->down, product, &part); break;
     case PF_PASS_HEAD:

@@ -146,9 +146,10 @@ void pf_multiply_own_heads(const pf_worker *w, const pf_linear *qkv, const pf_le
 
 void pf_activate_part(const pf_worker *w, pf_rows gate, pf_rows up, pf_row_group rows, pf_range columns)
 {
+    pf_gated_fn *const activate = w->kernels->gated[w->c->model->config.plan.activation];
     float *gates = pf_row(gate, rows.first_row) + columns.begin;
-    w->kernels->swiglu(gates, gate.stride, gates, pf_row(up, rows.first_row) + columns.begin, gate.stride, rows.n_rows,
-                       columns.end - columns.begin);
+    activate(gates, gate.stride, gates, pf_row(up, rows.first_row) + columns.begin, gate.stride, rows.n_rows,
+             columns.end - columns.begin);
 }
 
 static void multiply_gated_part(const pf_worker *w, const pf_layer *layer, pf_product_part p, const void *input,
@@ -168,7 +169,7 @@ static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, pf
 {
     const int32_t k = layer->gate.weights.k;
     const pf_rows gate = w->c->gate;
-    const pf_gemm_gated out = { w->kernels->swiglu,
+    const pf_gemm_gated out = { w->kernels->gated[w->c->model->config.plan.activation],
                                 (char *)w->c->gated_columns + pf_row_group_at(p.rows, layer->down.weights.k),
                                 pf_row(gate, p.rows.first_row), gate.stride };
     w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, (const char *)input + pf_row_group_at(p.rows, k),

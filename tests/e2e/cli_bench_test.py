@@ -308,7 +308,7 @@ class Benchmarks(Case):
         if not (result.code == 1 and "measured badly" in result.err):
             self.assertEqual(result.code, 0, result.err)
         figures = [json.loads(line) for line in result.out.decode().splitlines()]
-        self.assertEqual({f["op"] for f in figures}, {"gemm", "pack_weights", "rmsnorm", "rope", "swiglu", "attn",
+        self.assertEqual({f["op"] for f in figures}, {"gemm", "pack_weights", "rmsnorm", "layernorm", "rope", "gated", "activate", "attn",
                                                       "attn_store", "argmax", "find_invalid", "softmax", "top", "race", "rescore",
                                                       "bounds"})
         for figure in figures:
@@ -329,7 +329,7 @@ class Benchmarks(Case):
         of_pass = [line["op"] for line in lines].index("pass")
         self.assertEqual(len(lines), 2 * (of_pass + 1))
         self.assertEqual([line["rows"] for line in lines], [1] * (of_pass + 1) + [4] * (of_pass + 1))
-        self.assertLessEqual({"gemm", "pack", "rmsnorm", "rope", "swiglu", "attn", "attn_store", "argmax"},
+        self.assertLessEqual({"gemm", "pack", "rmsnorm", "rope", "gated", "attn", "attn_store", "argmax"},
                              {line["op"] for line in lines})
         for kernel in lines[:of_pass]:
             self.assertTrue(kernel["shape"] and kernel["isa"] and kernel["kernel"] and kernel["part"])

@@ -266,7 +266,7 @@ class Scarcity(Case):
                           ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],
                           ["logits", "-m", self.target, "--tokens", "1,2", "--all"], ["info"], ["--help"],
                           ["tokenize", "-m", self.target, "-p", "a"],
-                          ["bench", "kernels", "--quick", "--op", "swiglu", "--threads", "1"],
+                          ["bench", "kernels", "--quick", "--op", "gated", "--threads", "1"],
                           ["bench", "kernels", "--quick", "-m", self.target, "--context", "8", "--threads", "1"],
                           ["worker", "-m", self.draft, "--listen", self.socket("unheard")],
                           ["verifier", "-m", self.target, "--listen", "127.0.0.1:0"]]:

@@ -384,9 +384,9 @@ static void check_gated_of(const pf_kernel *kernel, int32_t m, int32_t n, int32_
     multiply_rows(&gate, kernel, 0, m, PF_GEMM_STORE);
     pf_guard packed = pf_guard_alloc(pf_gemm_input_bytes(m, n), 64);
     const pf_gemm_gated out = {
-        .activate = pf_swiglu_f32_ref, .packed = packed.data, .c = gate.c.data, .ldc = gate.ldc
+        .activate = pf_gated_silu_f32_ref, .packed = packed.data, .c = gate.c.data, .ldc = gate.ldc
     };
-    pf_swiglu_f32_ref(out.c, out.ldc, gate.c.data, up.c.data, up.ldc, m, n);
+    pf_gated_silu_f32_ref(out.c, out.ldc, gate.c.data, up.c.data, up.ldc, m, n);
     memset(packed.data, 0xFF, packed.bytes);
     const pf_guard *result = gemm->pack_columns ? &packed : &gate.c;
     if (gemm->pack_columns) gemm->pack(packed.data, out.c, out.ldc, m, n, 0, pf_gemm_tiles(gemm->tile_rows, m));

@@ -9,7 +9,9 @@ static void every_isa_of_this_machine_gives_every_operation(void **state)
         pf_kernels k;
         assert_int_equal(pf_kernels_select(isa, &k, NULL), PF_OK);
         assert_int_equal(k.isa, isa);
-        assert_true(k.rmsnorm && k.rope && k.swiglu && k.argmax && k.find_invalid && k.softmax);
+        assert_true(k.rmsnorm && k.layernorm && k.rope && k.argmax && k.find_invalid && k.softmax);
+        for (pf_activation a = PF_ACTIVATION_SILU; a < PF_N_ACTIVATIONS; a++)
+            assert_true(k.gated[a] && !k.activate[a] == (a == PF_ACTIVATION_CLAMPED_SWIGLU));
         for (pf_type type = PF_TYPE_F32; type < PF_N_TYPES; type++) {
             const bool held = type != PF_TYPE_F16;
             assert_true(!k.attn[type] == !held && !k.attn_store[type] == !held);
@@ -37,6 +39,10 @@ static void a_choice_takes_the_highest_row_that_the_isa_allows(void **state)
         assert_ptr_equal(k.gemm[PF_FORMAT_BF16][PF_ACT_BF16].multiply,
                          k.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16]->fn.gemm.multiply);
         assert_ptr_equal(k.attn[PF_TYPE_BF16], k.chosen[PF_OP_ATTN][PF_TYPE_BF16]->fn.attn);
+        for (pf_activation a = PF_ACTIVATION_SILU; a < PF_N_ACTIVATIONS; a++) {
+            assert_ptr_equal(k.gated[a], k.chosen_gated[a]->fn.gated);
+            if (k.activate[a]) assert_ptr_equal(k.activate[a], k.chosen_activate[a]->fn.activate);
+        }
         assert_ptr_equal(k.softmax, k.chosen[PF_OP_SOFTMAX][PF_TYPE_F32]->fn.softmax);
     }
 }
@@ -50,6 +56,8 @@ static void no_two_rows_contend_and_all_say_what_they_are(void **state)
         assert_true(all[i].name && all[i].tile && all[i].packing && all[i].arithmetic[0]);
         assert_ptr_equal(strstr(all[i].name, "pf_"), all[i].name);
         assert_non_null(strstr(all[i].name, pf_op_name(all[i].op)));
+        if (all[i].op == PF_OP_GATED || all[i].op == PF_OP_ACTIVATE)
+            assert_non_null(strstr(all[i].name, pf_activation_name(all[i].activation)));
         for (int32_t j = 0; j < i; j++)
             assert_false(pf_kernel_same_task(&all[i], &all[j]) && all[i].isa == all[j].isa &&
                          all[i].features == all[j].features);

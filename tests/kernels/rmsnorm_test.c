@@ -76,6 +76,26 @@ static void all_widths_equal_the_definition_bit_for_bit(void **state)
     for_each_kernel(PF_OP_RMSNORM, check_tails);
 }
 
+static void check_without_weights(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    for (int32_t n_cols = 1; n_cols <= 70; n_cols++) {
+        operands o = operands_make(n_cols);
+        for (int32_t k = 0; k < n_cols; k++) ((float *)o.w.data)[k] = 1.0f;
+        float *expected = results(kernel, &o);
+        kernel->fn.rmsnorm(o.y.data, o.x.data, NULL, ROWS, n_cols, o.stride, 1e-5f);
+        assert_same_floats(kernel->name, o.y.data, expected, o.n_floats);
+        free(expected);
+        operands_free(&o);
+    }
+}
+
+static void no_weights_are_ones(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_RMSNORM, check_without_weights);
+}
+
 static void check_in_place(const pf_kernel *kernel, const pf_kernel *definition)
 {
     (void)definition;
@@ -128,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_definition_is_the_formula),
         cmocka_unit_test(all_widths_equal_the_definition_bit_for_bit),
+        cmocka_unit_test(no_weights_are_ones),
         cmocka_unit_test(rows_may_be_normed_in_place),
         cmocka_unit_test(extremes_stay_in_their_row_and_give_what_the_contract_says),
     };

@@ -2,8 +2,8 @@
  * The layer plan: what a model computes, as data. An architecture's row (architectures.c) and config.json fill it in; loading,
  * memory, `info`, quantisation, the forward pass (model/forward/forward.c) and its naive definition (forward_ref.c) read it.
  *
- *      x = embedding[token] * embedding_scale (+ positions[p + position_offset]);  x = norm(x) if the role EMBEDDING_NORM exists;
- *      x = PROJECT_IN x if that exists
+ *      x = embedding[token] * embedding_scale;  x = PROJECT_IN x if that exists;  x = x + positions[p + position_offset] if learnt;
+ *      x = norm(x) if the role EMBEDDING_NORM exists
  *      every layer, two blocks:
  *          attention:   a = pre_norm ? norm(x) : x
  *                       q, k, v = Q a, K a, V a (+ biases), clipped to +-qkv_clip

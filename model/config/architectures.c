@@ -1,95 +1,53 @@
-/* Lists the architectures and enumerates the tensors of a model. */
-#include <assert.h>
-#include <math.h>
+/* Finds the row of the table that a config.json asks for. The rows are in architectures_*.c, a file a family of names. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "model/config/config_parts.h"
 
-static const char *const LLAMA_FIELDS[] = {
-    "architectures",
-    "model_type",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "tie_word_embeddings",
-    "attention_bias",
-    "mlp_bias",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "partial_rotary_factor",
-    "bos_token_id",
-    "eos_token_id",
-    "layer_types",
-    "original_max_position_embeddings",
-    "pilotfish_dtype",
-    "quantization_config",
-    NULL,
+static const pf_architecture_list *const LISTS[] = {
+    &pf_llama_architectures, /* the first row is number 0 */
+    &pf_qwen_architectures,  &pf_gemma_architectures, &pf_gpt_architectures,
+    &pf_neox_architectures,  &pf_moe_architectures,   &pf_phi_architectures,
 };
+enum { N_LISTS = sizeof LISTS / sizeof *LISTS };
 
-static const pf_architecture ARCHITECTURES[PF_N_ARCHITECTURES] = {
-    [PF_ARCH_LLAMA] = {
-        .name = "LlamaForCausalLM",
-        .model_type = "llama",
-        .max_position = 2048,
-        .rms_eps = 1e-6,
-        .rope_theta = 10000.0,
-        .fields = LLAMA_FIELDS,
-        .plan = {
-            .norm = PF_NORM_RMS,
-            .pre_norm = true,
-            .final_norm = true,
-            .gated = true,
-            .activation = PF_ACTIVATION_SILU,
-            .positions = PF_POSITIONS_ROTARY,
-        },
-        .tensors = {
-            [PF_TENSOR_EMBEDDING] = { "model.embed_tokens" },
-            [PF_TENSOR_FINAL_NORM] = { "model.norm" },
-            [PF_TENSOR_HEAD] = { "lm_head" },
-            [PF_TENSOR_ATTENTION_NORM] = { "model.layers.%d.input_layernorm" },
-            [PF_TENSOR_Q] = { "model.layers.%d.self_attn.q_proj" },
-            [PF_TENSOR_K] = { "model.layers.%d.self_attn.k_proj" },
-            [PF_TENSOR_V] = { "model.layers.%d.self_attn.v_proj" },
-            [PF_TENSOR_O] = { "model.layers.%d.self_attn.o_proj" },
-            [PF_TENSOR_MLP_NORM] = { "model.layers.%d.post_attention_layernorm" },
-            [PF_TENSOR_GATE] = { "model.layers.%d.mlp.gate_proj" },
-            [PF_TENSOR_UP] = { "model.layers.%d.mlp.up_proj" },
-            [PF_TENSOR_DOWN] = { "model.layers.%d.mlp.down_proj" },
-        },
-    },
-};
+/* NULL behind the last row. */
+static const pf_architecture *row_at(int32_t id)
+{
+    for (int i = 0; i < N_LISTS; i++) {
+        if (id < LISTS[i]->n) return &LISTS[i]->rows[id];
+        id -= LISTS[i]->n;
+    }
+    return NULL;
+}
 
 const pf_architecture *pf_architecture_get(pf_architecture_id id)
 {
-    return &ARCHITECTURES[id];
+    return row_at(id);
 }
 
 const char *pf_architecture_name(pf_architecture_id id)
 {
-    return ARCHITECTURES[id].name;
+    return row_at(id)->classes[0];
 }
 
 /* ---- the architecture of a file --------------------------------------------------------------------------------------- */
 
-static void list_architectures(char *out, size_t size)
+/* Each model_type once, for a sentence. */
+static void list_types(char *out, size_t size)
 {
-    size_t used = 0;
+    const char *last = "";
+    const pf_architecture *row;
     out[0] = '\0';
-    for (int i = 0; i < PF_N_ARCHITECTURES && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", ARCHITECTURES[i].name);
+    for (int32_t id = 0; (row = row_at(id)) != NULL; id++) {
+        if (strcmp(row->model_types[0], last) != 0) pf_list_word(out, size, ", ", row->model_types[0]);
+        last = row->model_types[0];
+    }
 }
 
 /* The names of "architectures": a list, as transformers writes it, or one name alone. */
-static pf_status read_names(const pf_json *doc, const char *known, const json_t **names, size_t *n, pf_error *error)
+static pf_status read_names(const pf_json *doc, const json_t **names, size_t *n, pf_error *error)
 {
     *names = json_object_get(doc->root, "architectures");
     const bool is_list = json_is_array(*names);
@@ -98,7 +56,7 @@ static pf_status read_names(const pf_json *doc, const char *known, const json_t 
     for (size_t i = 0; i < *n; i++) are_names &= json_is_string(is_list ? json_array_get(*names, i) : *names);
     return are_names
                ? PF_OK
-               : pf_fail(error, PF_FORMAT, "%s: architectures must be a list of names (known: %s)", doc->name, known);
+               : pf_fail(error, PF_FORMAT, "%s: architectures must be a list of names, as LlamaForCausalLM", doc->name);
 }
 
 static const char *name_at(const json_t *names, size_t i)
@@ -106,32 +64,59 @@ static const char *name_at(const json_t *names, size_t i)
     return json_string_value(json_is_array(names) ? json_array_get(names, i) : names);
 }
 
-/* Whether a class of transformers has the decoder of the architecture. What it adds is no part of a causal model. */
-static bool wraps(const char *name, const pf_architecture *row)
+/* Case is ignored: the first conversions have LLaMAForCausalLM. */
+static bool is_class(const pf_architecture *row, const char *name)
 {
-    const size_t n = strlen(row->model_type);
-    return strncasecmp(name, row->model_type, n) == 0;
+    for (int i = 0; i < PF_MAX_CLASSES && row->classes[i]; i++)
+        if (strcasecmp(name, row->classes[i]) == 0) return true;
+    return false;
+}
+
+/* The length of the name of a family in the name of a class: 5 of LlamaForCausalLM, LlamaModel. 0: it has another form. */
+static size_t family_length(const char *class_name)
+{
+    static const char *const endings[] = { "For", "LMHeadModel", "DoubleHeadsModel", "Model" };
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const char *at = strstr(class_name, endings[i]);
+        if (at) return (size_t)(at - class_name);
+    }
+    return 0;
+}
+
+/* Whether a class of transformers has the decoder of the architecture. What it adds is no part of a causal model. */
+static bool wraps(const pf_architecture *row, const char *name)
+{
+    const size_t n = family_length(row->classes[0]);
+    return !row->in_text_config && n > 0 && family_length(name) == n && strncasecmp(name, row->classes[0], n) == 0;
+}
+
+static bool is_type(const pf_architecture *row, const char *model_type)
+{
+    for (int i = 0; i < PF_MAX_ALIASES && row->model_types[i]; i++)
+        if (strcmp(model_type, row->model_types[i]) == 0) return true;
+    return false;
 }
 
 /* The row with a class that is among the names, else with a decoder that one of them wraps; -1: none. */
-static int find_by_names(const json_t *names, size_t n, bool *is_exact)
+static int32_t find_by_names(const pf_json *doc, const json_t *names, size_t n, bool *is_exact)
 {
+    const pf_architecture *row;
     for (int pass = 0; pass < 2; pass++)
         for (size_t k = 0; k < n; k++)
-            for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
+            for (int32_t id = 0; (row = row_at(id)) != NULL; id++) {
                 *is_exact = pass == 0;
-                /* the first conversions have LLaMAForCausalLM */
-                if (pass == 0 ? strcasecmp(name_at(names, k), ARCHITECTURES[i].name) == 0
-                              : wraps(name_at(names, k), &ARCHITECTURES[i]))
-                    return i;
+                if ((pass == 0 ? is_class : wraps)(row, name_at(names, k)) &&
+                    (!row->matches || row->matches(doc->root)))
+                    return id;
             }
     return -1;
 }
 
-static int find_by_type(const char *model_type)
+static int32_t find_by_type(const pf_json *doc, const char *model_type)
 {
-    for (int i = 0; i < PF_N_ARCHITECTURES; i++)
-        if (strcmp(model_type, ARCHITECTURES[i].model_type) == 0) return i;
+    const pf_architecture *row;
+    for (int32_t id = 0; (row = row_at(id)) != NULL; id++)
+        if (is_type(row, model_type) && (!row->matches || row->matches(doc->root))) return id;
     return -1;
 }
 
@@ -139,200 +124,28 @@ static int find_by_type(const char *model_type)
 pf_status pf_architecture_find(const pf_json *doc, const pf_load_policy *policy, pf_architecture_id *out,
                                pf_error *error)
 {
-    char known[256];
-    list_architectures(known, sizeof known);
+    char known[384];
+    list_types(known, sizeof known);
     const json_t *names;
     const char *model_type = NULL;
     size_t n;
     bool is_exact = true;
-    PF_TRY(read_names(doc, known, &names, &n, error));
+    PF_TRY(read_names(doc, &names, &n, error));
     PF_TRY(pf_json_get_string(doc, doc->root, "model_type", false, &model_type, error));
     if (n == 0 && !model_type)
         return pf_fail(error, PF_FORMAT, "%s: neither architectures nor model_type is there (known: %s)", doc->name,
                        known);
-    const int found = n > 0 ? find_by_names(names, n, &is_exact) : find_by_type(model_type);
+    const int32_t found = n > 0 ? find_by_names(doc, names, n, &is_exact) : find_by_type(doc, model_type);
     if (found < 0)
         return pf_fail(error, PF_UNSUPPORTED, "%s: the architecture %.80s is not known (known: %s)", doc->name,
                        n > 0 ? name_at(names, 0) : model_type, known);
-    const pf_architecture *row = &ARCHITECTURES[found];
-    if (model_type && strcmp(model_type, row->model_type) != 0)
+    const pf_architecture *row = row_at(found);
+    if (model_type && !is_type(row, model_type))
         return pf_fail(error, PF_FORMAT, "%s: model_type is \"%.60s\", expected \"%s\" for %s", doc->name, model_type,
-                       row->model_type, row->name);
+                       row->model_types[0], row->classes[0]);
     if (!is_exact)
         PF_TRY(pf_load_warn(policy, error, "%s: the architecture is %.80s, and is read as %s", doc->name,
-                            name_at(names, 0), row->name));
-    *out = (pf_architecture_id)found;
+                            name_at(names, 0), row->classes[0]));
+    *out = found;
     return PF_OK;
-}
-
-/* ---- tensors ------------------------------------------------------------------------------------------------------- */
-
-const pf_tensor_pattern *pf_config_pattern(const pf_config *config, pf_tensor_role role)
-{
-    assert((unsigned)role < PF_N_TENSOR_ROLES);
-    return &ARCHITECTURES[config->architecture].tensors[role];
-}
-
-void pf_config_tensor_name(const pf_config *config, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])
-{
-    const pf_tensor_pattern *pattern = pf_config_pattern(config, id.role);
-    size_t n = 0;
-    out[0] = '\0';
-    for (const char *at = pattern->name; at != NULL && *at && n < PF_MAX_TENSOR_NAME - 1; at++) {
-        if (at[0] == '%') {
-            n += (size_t)snprintf(out + n, PF_MAX_TENSOR_NAME - n, "%d", at[1] == 'e' ? id.expert : id.layer);
-            at++;
-        } else {
-            out[n++] = *at;
-            out[n] = '\0';
-        }
-    }
-    const bool is_weight = strcmp(part, "weight") == 0;
-    if (n >= PF_MAX_TENSOR_NAME - 1 || (pattern->bare && is_weight)) return;
-    snprintf(out + n, PF_MAX_TENSOR_NAME - n, "%s%s", pattern->bare ? "_" : ".", part);
-}
-
-void pf_config_shape(const pf_config *c, pf_tensor_role role, int32_t *rows, int32_t *columns)
-{
-    const pf_plan *plan = &c->plan;
-    const int32_t q_dim = c->n_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim;
-    const bool each = plan->head_norm != PF_HEAD_NORM_SHARED;
-    const struct {
-        int32_t rows, columns;
-    } shapes[PF_N_TENSOR_ROLES] = {
-        [PF_TENSOR_EMBEDDING] = { c->vocab_size, c->embedding_size },
-        [PF_TENSOR_POSITIONS] = { c->n_positions, c->hidden_size },
-        [PF_TENSOR_EMBEDDING_NORM] = { c->hidden_size, 0 },
-        [PF_TENSOR_PROJECT_IN] = { c->hidden_size, c->embedding_size },
-        [PF_TENSOR_PROJECT_OUT] = { c->embedding_size, c->hidden_size },
-        [PF_TENSOR_FINAL_NORM] = { c->hidden_size, 0 },
-        [PF_TENSOR_HEAD] = { c->vocab_size, c->embedding_size },
-        [PF_TENSOR_ATTENTION_NORM] = { c->hidden_size, 0 },
-        [PF_TENSOR_Q] = { q_dim, c->hidden_size },
-        [PF_TENSOR_K] = { kv_dim, c->hidden_size },
-        [PF_TENSOR_V] = { kv_dim, c->hidden_size },
-        [PF_TENSOR_Q_NORM] = { each ? q_dim : c->head_dim, 0 },
-        [PF_TENSOR_K_NORM] = { each ? kv_dim : c->head_dim, 0 },
-        [PF_TENSOR_SINKS] = { c->n_heads, 0 },
-        [PF_TENSOR_O] = { c->hidden_size, q_dim },
-        [PF_TENSOR_ATTENTION_POST] = { c->hidden_size, 0 },
-        [PF_TENSOR_MLP_NORM] = { c->hidden_size, 0 },
-        [PF_TENSOR_GATE] = { c->intermediate_size, c->hidden_size },
-        [PF_TENSOR_UP] = { c->intermediate_size, c->hidden_size },
-        [PF_TENSOR_DOWN] = { c->hidden_size, c->intermediate_size },
-        [PF_TENSOR_ROUTER] = { plan->n_experts, c->hidden_size },
-        [PF_TENSOR_EXPERT_GATE] = { plan->expert_size, c->hidden_size },
-        [PF_TENSOR_EXPERT_UP] = { plan->expert_size, c->hidden_size },
-        [PF_TENSOR_EXPERT_DOWN] = { c->hidden_size, plan->expert_size },
-        [PF_TENSOR_SHARED_ROUTER] = { 1, c->hidden_size },
-        [PF_TENSOR_SHARED_GATE] = { plan->shared_size, c->hidden_size },
-        [PF_TENSOR_SHARED_UP] = { plan->shared_size, c->hidden_size },
-        [PF_TENSOR_SHARED_DOWN] = { c->hidden_size, plan->shared_size },
-        [PF_TENSOR_MLP_POST] = { c->hidden_size, 0 },
-    };
-    *rows = shapes[role].rows;
-    *columns = shapes[role].columns;
-}
-
-/* Rows of Q, or of K or V, cut into n_blocks that follow each other by turns. `place`: which of the three; `size`: of its own. */
-static pf_row_map fused_qkv(const pf_config *c, pf_tensor_role role, int32_t n_blocks, bool value_first)
-{
-    const int32_t q = c->n_heads * c->head_dim / n_blocks, kv = c->n_kv_heads * c->head_dim / n_blocks;
-    const bool is_q = role == PF_TENSOR_Q, is_second = (role == PF_TENSOR_V) == value_first;
-    return (pf_row_map){ .first = is_q        ? 0
-                                  : is_second ? q
-                                              : q + kv,
-                         .block_rows = is_q ? q : kv,
-                         .stride = q + 2 * kv,
-                         .n_blocks = n_blocks,
-                         .file_rows = n_blocks * (q + 2 * kv) };
-}
-
-pf_row_map pf_config_rows(const pf_config *c, pf_tensor_role role)
-{
-    enum { QUARTERS = 4 };
-    int32_t rows, columns;
-    pf_config_shape(c, role, &rows, &columns);
-    const bool is_gate = role == PF_TENSOR_GATE || role == PF_TENSOR_EXPERT_GATE || role == PF_TENSOR_SHARED_GATE;
-    switch (pf_config_pattern(c, role)->layout) {
-    case PF_LAYOUT_QKV: return fused_qkv(c, role, 1, false);
-    case PF_LAYOUT_QKV_GROUPS: return fused_qkv(c, role, c->n_kv_heads, false);
-    case PF_LAYOUT_QVK_QUARTERS: return fused_qkv(c, role, QUARTERS, true);
-    case PF_LAYOUT_GATE_UP: return (pf_row_map){ is_gate ? 0 : rows, rows, 2 * rows, 1, 2 * rows };
-    case PF_LAYOUT_UP_GATE: return (pf_row_map){ is_gate ? rows : 0, rows, 2 * rows, 1, 2 * rows };
-    case PF_LAYOUT_GATE_UP_PAIRS: return (pf_row_map){ is_gate ? 0 : 1, 1, 2, rows, 2 * rows };
-    case PF_LAYOUT_PLAIN: break;
-    }
-    return (pf_row_map){ 0, rows, rows, 1, rows };
-}
-
-bool pf_config_has_bias(const pf_config *config, pf_tensor_role role)
-{
-    return config->plan.has_bias[role];
-}
-
-bool pf_config_has(const pf_config *config, pf_tensor_role role, int32_t layer)
-{
-    if (!config->plan.has[role] || (role == PF_TENSOR_HEAD && config->tied_embeddings)) return false;
-    const bool is_dense = role >= PF_TENSOR_GATE && role <= PF_TENSOR_DOWN;
-    const bool is_of_experts = role >= PF_TENSOR_ROUTER && role <= PF_TENSOR_SHARED_DOWN;
-    if (!is_dense && !is_of_experts) return true;
-    return pf_config_layer(config, layer)->experts == is_of_experts;
-}
-
-bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role)
-{
-    int32_t rows, columns;
-    pf_config_shape(config, role, &rows, &columns);
-    switch (role) {
-    case PF_TENSOR_EMBEDDING: return config->tied_embeddings;
-    case PF_TENSOR_POSITIONS:
-    case PF_TENSOR_ROUTER: /* kept in F32: they decide which experts run */
-    case PF_TENSOR_SHARED_ROUTER: return false;
-    default: return columns != 0;
-    }
-}
-
-static pf_status visit_role(const pf_config *config, pf_tensor_id id, pf_config_tensor_fn *visit, void *user,
-                            pf_error *error)
-{
-    if (id.role == PF_TENSOR_HEAD && config->tied_embeddings && pf_config_has_bias(config, id.role))
-        return visit(user, id, "bias", error);
-    if (!pf_config_has(config, id.role, id.layer)) return PF_OK;
-    const int32_t n = pf_role_is_of_expert(id.role) ? config->plan.n_experts : 1;
-    for (id.expert = 0; id.expert < n; id.expert++) {
-        PF_TRY(visit(user, id, "weight", error));
-        if (pf_config_has_bias(config, id.role)) PF_TRY(visit(user, id, "bias", error));
-    }
-    return PF_OK;
-}
-
-pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user, pf_error *error)
-{
-    for (int32_t layer = 0; layer < config->n_layers; layer++)
-        for (int role = layer == 0 ? 0 : PF_FIRST_LAYER_ROLE; role < PF_N_TENSOR_ROLES; role++)
-            PF_TRY(visit_role(config, (pf_tensor_id){ (pf_tensor_role)role, layer, 0 }, visit, user, error));
-    return PF_OK;
-}
-
-/* Slopes of n heads, a power of two: 2^(-8 i / n), i from 1. */
-static float slope_of(int32_t i, int32_t n)
-{
-    return (float)exp2(-8.0 * (double)i / (double)n);
-}
-
-void pf_config_alibi_slopes(const pf_config *config, float *slopes)
-{
-    const int32_t n = config->n_heads;
-    int32_t below = 1;
-    while (below <= n / 2) below *= 2;
-    for (int32_t h = 0; h < n; h++) {
-        if (below == n || (config->plan.alibi == PF_ALIBI_PAPER && h < below))
-            slopes[h] = slope_of(h + 1, below);
-        else if (config->plan.alibi == PF_ALIBI_PAPER)
-            slopes[h] = slope_of(2 * (h - below) + 1, 2 * below);
-        else /* even ones of the next power of two, which count from 1, then odd ones */
-            slopes[h] = slope_of(h < below ? 2 * (h + 1) : 2 * (h - below) + 1, 2 * below);
-        slopes[h] *= config->plan.alibi_scale;
-    }
 }

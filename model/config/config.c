@@ -1,83 +1,15 @@
 /*
- * Reads config.json and generation_config.json into a pf_config: the dimensions, then RoPE (config_rope.c), the format of
- * quantised weights, and the ids that end a text.
+ * Reads config.json and generation_config.json into a pf_config: what the row of its architecture asks for (config_parts.h lists
+ * the files), then the format of quantised weights, and the ids that end a text.
  */
 #include "model/config/config.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "model/config/config_parts.h"
 #include "model/config/dtype.h"
 #include "model/config/model_directory.h"
-
-static pf_status read_heads(const pf_json *doc, pf_config *c, pf_error *error)
-{
-    const json_t *root = doc->root;
-    PF_TRY(pf_json_get_int32(doc, root, "num_attention_heads", true, 1, PF_MAX_HEADS, &c->n_heads, error));
-    c->n_kv_heads = c->n_heads;
-    PF_TRY(pf_json_get_int32(doc, root, "num_key_value_heads", false, 1, c->n_heads, &c->n_kv_heads, error));
-    if (c->n_heads % c->n_kv_heads != 0)
-        return pf_fail(error, PF_FORMAT, "%s: num_key_value_heads is %d, expected a divisor of num_attention_heads, %d",
-                       doc->name, c->n_kv_heads, c->n_heads);
-
-    c->head_dim = 0;
-    PF_TRY(pf_json_get_int32(doc, root, "head_dim", false, 1, PF_MAX_HEAD_DIM, &c->head_dim, error));
-    if (c->head_dim == 0) {
-        if (c->hidden_size % c->n_heads != 0)
-            return pf_fail(error, PF_FORMAT,
-                           "%s: hidden_size is %d, expected a multiple of num_attention_heads, %d, where head_dim is "
-                           "not given",
-                           doc->name, c->hidden_size, c->n_heads);
-        c->head_dim = c->hidden_size / c->n_heads;
-    }
-    if (c->head_dim % 2 != 0 || c->head_dim > PF_MAX_HEAD_DIM)
-        return pf_fail(error, PF_FORMAT, "%s: head_dim is %d, expected an even number of at most %d", doc->name,
-                       c->head_dim, PF_MAX_HEAD_DIM);
-    return PF_OK;
-}
-
-static pf_status read_dimensions(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
-{
-    const json_t *root = doc->root;
-    PF_TRY(pf_json_get_int32(doc, root, "vocab_size", true, 1, PF_MAX_VOCAB, &c->vocab_size, error));
-    PF_TRY(pf_json_get_int32(doc, root, "hidden_size", true, 1, PF_MAX_HIDDEN, &c->hidden_size, error));
-    PF_TRY(
-        pf_json_get_int32(doc, root, "intermediate_size", true, 1, PF_MAX_INTERMEDIATE, &c->intermediate_size, error));
-    PF_TRY(pf_json_get_int32(doc, root, "num_hidden_layers", true, 1, PF_MAX_LAYERS, &c->n_layers, error));
-
-    PF_TRY(read_heads(doc, c, error));
-    double positions = row->max_position, eps = row->rms_eps;
-    PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
-    c->max_position = positions < PF_MAX_POSITIONS ? (int32_t)positions : PF_MAX_POSITIONS;
-    PF_TRY(pf_json_get_double(doc, root, "rms_norm_eps", false, 0.0, 1.0, &eps, error));
-    c->norm_eps = (float)eps;
-
-    c->tied_embeddings = row->tied_embeddings;
-    PF_TRY(pf_json_get_bool(doc, root, "tie_word_embeddings", false, &c->tied_embeddings, error));
-    c->embedding_size = c->hidden_size;
-    return PF_OK;
-}
-
-/* Which tensors exist, and which of them have a bias. */
-static pf_status read_plan(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
-{
-    bool attention_bias = false, mlp_bias = false;
-    pf_plan *plan = &c->plan;
-    *plan = row->plan;
-    plan->embedding_scale = plan->residual_scale = plan->logit_scale = plan->alibi_scale = 1.0f;
-    plan->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
-    plan->n_kinds = 1;
-    plan->kinds[0] = (pf_layer_kind){ .rope = 0 };
-    for (int role = 0; role < PF_N_TENSOR_ROLES; role++) plan->has[role] = row->tensors[role].name != NULL;
-    PF_TRY(pf_json_get_bool(doc, doc->root, "attention_bias", false, &attention_bias, error));
-    PF_TRY(pf_json_get_bool(doc, doc->root, "mlp_bias", false, &mlp_bias, error));
-    plan->has_bias[PF_TENSOR_Q] = plan->has_bias[PF_TENSOR_K] = plan->has_bias[PF_TENSOR_V] =
-        plan->has_bias[PF_TENSOR_O] = attention_bias;
-    plan->has_bias[PF_TENSOR_GATE] = plan->has_bias[PF_TENSOR_UP] = plan->has_bias[PF_TENSOR_DOWN] = mlp_bias;
-    return PF_OK;
-}
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
@@ -200,20 +132,84 @@ static pf_status read_own_dtype(const pf_json *doc, pf_config *c, pf_error *erro
 
 /* ---- both files -------------------------------------------------------------------------------------------------- */
 
+/* What a product of dimensions must fit for the rows of fused and stacked tensors. */
+static pf_status check_plan(const pf_json *doc, const pf_config *c, pf_error *error)
+{
+    enum { QUARTERS = 4 };
+    const bool is_in_quarters = pf_config_pattern(c, PF_TENSOR_Q)->layout == PF_LAYOUT_QVK_QUARTERS;
+    if (is_in_quarters && (c->n_heads % QUARTERS != 0 || c->n_kv_heads != c->n_heads))
+        return pf_fail(error, PF_FORMAT, "%s: %d heads and %d key heads, expected the same number and a multiple of 4",
+                       doc->name, c->n_heads, c->n_kv_heads);
+    if (c->plan.positions == PF_POSITIONS_LEARNT && c->max_position > PF_MAX_POSITIONS - c->plan.position_offset)
+        return pf_fail(error, PF_FORMAT, "%s: there are more than %d positions", doc->name, PF_MAX_POSITIONS);
+    return PF_OK;
+}
+
+static pf_status read_model(pf_reader *r, pf_config *c)
+{
+    PF_TRY(pf_config_read_dimensions(r, c));
+    PF_TRY(pf_config_read_plan(r, c));
+    if (r->row->read) PF_TRY(r->row->read(r, c));
+    if (c->plan.positions == PF_POSITIONS_ROTARY)
+        PF_TRY(pf_config_read_rope(r, c));
+    else
+        c->max_context = c->max_position;
+    PF_TRY(pf_config_read_layers(r, c));
+    if (r->context_limit > 0.0 && (double)c->max_context > r->context_limit) c->max_context = (int32_t)r->context_limit;
+    if (c->plan.positions == PF_POSITIONS_LEARNT) c->n_positions = c->max_position + c->plan.position_offset;
+    return check_plan(r->doc, c, r->error);
+}
+
+/* PARD's draft models name the token that stands for what is drafted in parallel. */
+static pf_status read_pard_token(pf_reader *r, pf_config *c)
+{
+    c->pard_token = -1;
+    return pf_key_int(r, "pard_token", 0, c->vocab_size - 1, &c->pard_token);
+}
+
+/* Reads the keys that every architecture has, and checks those that nothing has read. */
+static pf_status read_keys(pf_reader *r, const pf_json *doc, const pf_load_policy *policy, pf_config *c)
+{
+    static const char *const common[] = {
+        "architectures", "model_type", "bos_token_id", "eos_token_id", "quantization_config", "pilotfish_dtype", NULL
+    };
+    for (const char *const *key = common; *key; key++) (void)pf_key_find(r, *key);
+    PF_TRY(read_model(r, c));
+    PF_TRY(read_pard_token(r, c));
+    PF_TRY(pf_config_check_keys(r, policy));
+    PF_TRY(read_quantization(doc, c, r->error));
+    return read_own_dtype(doc, c, r->error);
+}
+
+/* The object that has the keys of the decoder. */
+static pf_status find_decoder(const pf_json *doc, const pf_architecture *row, pf_json *out, pf_error *error)
+{
+    *out = *doc;
+    if (!row->in_text_config) return PF_OK;
+    const json_t *node = json_object_get(doc->root, "text_config");
+    if (!json_is_object(node))
+        return pf_fail(error, PF_FORMAT, "%s: text_config is absent, expected the configuration of the decoder",
+                       doc->name);
+    *out = pf_json_within(doc, node, "text_config");
+    return PF_OK;
+}
+
 static pf_status read_documents(const pf_json *doc, const pf_json *generation, const pf_load_policy *policy,
                                 pf_config *out, pf_error *error)
 {
     pf_config c = { 0 };
+    pf_json decoder;
+    pf_reader r = { 0 };
     PF_TRY(pf_architecture_find(doc, policy, &c.architecture, error));
     const pf_architecture *row = pf_architecture_get(c.architecture);
-    PF_TRY(pf_config_check_keys(doc, row, policy, error));
-    PF_TRY(read_dimensions(doc, row, &c, error));
-    PF_TRY(read_plan(doc, row, &c, error));
-    PF_TRY(pf_config_read_rope(doc, row, &c, error));
-    PF_TRY(read_quantization(doc, &c, error));
-    PF_TRY(read_own_dtype(doc, &c, error));
-    PF_TRY(read_ids(
-        doc, &c, error)); /* checked in any case: a wrong type is an error even where generation_config.json has ids */
+    PF_TRY(find_decoder(doc, row, &decoder, error));
+    pf_status status = pf_reader_open(&decoder, row, error, &r);
+    if (status == PF_OK) status = read_keys(&r, doc, policy, &c);
+    pf_reader_close(&r);
+    if (status != PF_OK) return status;
+    /* checked in any case: a wrong type is an error even where generation_config.json has ids */
+    PF_TRY(read_ids(doc, &c, error));
+    if (c.n_eos == 0 && row->in_text_config) PF_TRY(read_ids(&decoder, &c, error));
     if (generation) PF_TRY(read_ids(generation, &c, error));
     if (generation) PF_TRY(pf_generation_check_keys(generation, policy, error));
     *out = c;

@@ -37,10 +37,8 @@ enum {
     PF_MAX_TENSOR_NAME = 160, /* bytes, the NUL included */
 };
 
-typedef enum {
-    PF_ARCH_LLAMA, /* RMSNorm, RoPE, grouped heads, SwiGLU */
-    PF_N_ARCHITECTURES
-} pf_architecture_id;
+/* A row of the table of architectures; 0: Llama. */
+typedef int32_t pf_architecture_id;
 
 typedef enum {
     PF_ROPE_DEFAULT,
@@ -90,6 +88,7 @@ typedef struct {
     bool quantized;                     /* the file holds matrices as integers, as `pilotfish quantize` writes them */
     pf_format format;                   /* of the integers (quantized) */
     bool kept_in_f16;                   /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
+    int32_t pard_token; /* the token that stands for those to be drafted in parallel (arXiv:2504.18583); -1: none */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos] any of them ends a text; each is below vocab_size */
 } pf_config;

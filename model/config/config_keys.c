@@ -1,7 +1,7 @@
 /*
- * Which keys config.json may have. A key is one of four things: read (the architecture's fields), inert (written by
- * transformers, not read at inference), fixed (only the value that this engine computes is accepted), or unknown: then it is
- * reported where it is harmless (unknown_keys.h), and refused by name where it is not. null is a key that is absent.
+ * Which keys config.json may have besides those that were read. A key is one of three things: inert (written by transformers, not
+ * read at inference), fixed (only the value that this engine computes is accepted), or unknown: then it is reported where it is
+ * harmless (unknown_keys.h), and refused by name where it is not. null is a key that is absent.
  */
 #include "model/config/config_parts.h"
 
@@ -106,11 +106,8 @@ static const char *const INERT[] = {
     NULL,
 };
 
-/* Keys that change the logits, with the values that are implemented here. */
-static const struct {
-    const char *key;
-    const char *values[3]; /* as compact JSON */
-} FIXED[] = {
+/* Keys that change the logits of any architecture, with the values that are implemented. */
+static const pf_fixed_key FIXED[] = {
     { "activation", { "\"silu\"", "\"swiglu\"" } },
     { "add_cross_attention", { "false" } },
     { "alibi", { "false" } },
@@ -143,6 +140,7 @@ static const struct {
     { "use_rotary_embeddings", { "true" } },
     { "use_sliding_window", { "false" } },
     { "use_swiglu", { "true" } },
+    { NULL, { NULL } },
 };
 
 bool pf_config_lists(const char *const *list, const char *text)
@@ -161,18 +159,18 @@ bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES])
     return is_shown;
 }
 
-static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *value, bool *is_fixed, pf_error *error)
+static pf_status check_fixed(const pf_json *doc, const pf_fixed_key *fixed, const char *key, const json_t *value,
+                             bool *is_fixed, pf_error *error)
 {
-    *is_fixed = false;
-    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED; i++) {
-        if (strcmp(key, FIXED[i].key) != 0) continue;
+    for (; fixed && fixed->key; fixed++) {
+        if (strcmp(key, fixed->key) != 0) continue;
         *is_fixed = true;
         char found[PF_SHOWN_BYTES];
         if (!pf_config_show(value, found)) return pf_fail(error, PF_NOMEM, "%s: no memory to check %s", doc->name, key);
-        for (int v = 0; v < 3 && FIXED[i].values[v]; v++)
-            if (strcmp(found, FIXED[i].values[v]) == 0) return PF_OK;
+        for (int v = 0; v < 3 && fixed->values[v]; v++)
+            if (strcmp(found, fixed->values[v]) == 0) return PF_OK;
         return pf_fail(error, PF_UNSUPPORTED, "%s: %s is %s, only %s is known here", doc->name, key, found,
-                       FIXED[i].values[0]);
+                       fixed->values[0]);
     }
     return PF_OK;
 }
@@ -194,48 +192,35 @@ static void list_key(key_list *list, const char *key)
         pf_list_word(list->names, sizeof list->names, ", ", "...");
 }
 
-static pf_status check_layer_types(const pf_json *doc, pf_error *error)
-{
-    const json_t *layers = json_object_get(doc->root, "layer_types");
-    if (layers && !json_is_null(layers) && !json_is_array(layers))
-        return pf_fail(error, PF_FORMAT, "%s: layer_types must be a list, a word for each layer", doc->name);
-    for (size_t i = 0; i < json_array_size(layers); i++) {
-        const char *type = json_string_value(json_array_get(layers, i));
-        if (!type || strcmp(type, "full_attention") != 0)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: layer_types[%zu] is \"%.60s\", only \"full_attention\" is known",
-                           doc->name, i, type ? type : "not a string");
-    }
-    return PF_OK;
-}
-
 /* Refuses a key that could change the logits, and lists it where it is merely not known. */
-static pf_status check_key(const pf_json *doc, const pf_architecture *row, const char *key, const json_t *value,
-                           key_list *unknown, pf_error *error)
+static pf_status check_key(const pf_reader *r, const char *key, const json_t *value, key_list *unknown)
 {
-    bool is_fixed;
-    if (json_is_null(value) || pf_config_lists(row->fields, key) || pf_config_lists(INERT, key)) return PF_OK;
-    PF_TRY(check_fixed(doc, key, value, &is_fixed, error));
+    const pf_architecture *row = r->row;
+    bool is_fixed = false;
+    if (json_is_null(value) || (row->ignored && pf_config_lists(row->ignored, key))) return PF_OK;
+    PF_TRY(check_fixed(r->doc, row->fixed, key, value, &is_fixed, r->error));
+    if (is_fixed || pf_config_lists(INERT, key)) return PF_OK;
+    PF_TRY(check_fixed(r->doc, FIXED, key, value, &is_fixed, r->error));
     if (is_fixed) return PF_OK;
-    if (pf_config_may_ignore(doc->root, key, value)) {
+    if (pf_config_may_ignore(r->doc->root, key, value)) {
         list_key(unknown, key);
         return PF_OK;
     }
     char found[PF_SHOWN_BYTES];
     pf_config_show(value, found);
-    return pf_fail(error, PF_UNSUPPORTED, "%s: the field %.80s (%s) is not known for %s and could change its results",
-                   doc->name, key, found, row->name);
+    return pf_fail(r->error, PF_UNSUPPORTED,
+                   "%s: the field %.80s (%s) is not known for %s and could change its results", r->doc->name, key,
+                   found, row->classes[0]);
 }
 
-pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *row, const pf_load_policy *policy,
-                               pf_error *error)
+pf_status pf_config_check_keys(const pf_reader *r, const pf_load_policy *policy)
 {
     key_list unknown = { .n = 0 };
     const char *key;
     json_t *value;
-    json_object_foreach(doc->root, key, value) PF_TRY(check_key(doc, row, key, value, &unknown, error));
-    PF_TRY(check_layer_types(doc, error));
+    json_object_foreach(r->left, key, value) PF_TRY(check_key(r, key, value, &unknown));
     if (unknown.n == 0) return PF_OK;
-    return pf_load_warn(policy, error, "%s: %d %s not known and not read: %s", doc->name, unknown.n,
+    return pf_load_warn(policy, r->error, "%s: %d %s not known and not read: %s", r->doc->name, unknown.n,
                         unknown.n == 1 ? "key is" : "keys are", unknown.names);
 }
 

@@ -32,7 +32,8 @@ static const char *const ROPE_TYPES[] = {
 };
 enum { N_ROPE_TYPES = sizeof ROPE_TYPES / sizeof *ROPE_TYPES };
 
-static pf_status read_rope_type(const pf_json *dict, pf_rope_type *out, pf_error *error)
+/* yarn_is_longrope: as in the first files of Phi-3, which have "su" and "yarn" for it. */
+static pf_status read_rope_type(const pf_json *dict, bool yarn_is_longrope, pf_rope_type *out, pf_error *error)
 {
     const char *type = NULL, *old = NULL;
     PF_TRY(pf_json_get_string(dict, dict->root, "rope_type", false, &type, error));
@@ -43,6 +44,7 @@ static pf_status read_rope_type(const pf_json *dict, pf_rope_type *out, pf_error
                        type, old);
     const char *field = type || !old ? "rope_type" : "type";
     if (!type) type = old ? old : ROPE_TYPES[PF_ROPE_DEFAULT];
+    if (strcmp(type, "su") == 0 || (yarn_is_longrope && strcmp(type, "yarn") == 0)) type = ROPE_TYPES[PF_ROPE_LONGROPE];
     for (int i = 0; i < N_ROPE_TYPES; i++) {
         if (strcmp(type, ROPE_TYPES[i]) != 0) continue;
         *out = (pf_rope_type)i;
@@ -84,9 +86,8 @@ static double yarn_scale(double factor, double m)
     return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0;
 }
 
-static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
+static pf_status read_yarn(const pf_json *dict, pf_rope *rope, pf_error *error)
 {
-    pf_rope *rope = &c->ropes[0];
     double attention = (double)NAN, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
     if (rope->theta < 1.000001) /* the formula divides by its logarithm */
         return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
@@ -110,13 +111,12 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
     return PF_OK;
 }
 
-static pf_status read_longrope(const pf_json *dict, pf_config *c, pf_error *error)
+static pf_status read_longrope(const pf_json *dict, int32_t rotary_dim, pf_rope *rope, pf_error *error)
 {
-    pf_rope *rope = &c->ropes[0];
     double attention = (double)NAN;
     PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
-    PF_TRY(read_factors(dict, "short_factor", c->rotary_dim / 2, rope->short_factor, error));
-    PF_TRY(read_factors(dict, "long_factor", c->rotary_dim / 2, rope->long_factor, error));
+    PF_TRY(read_factors(dict, "short_factor", rotary_dim / 2, rope->short_factor, error));
+    PF_TRY(read_factors(dict, "long_factor", rotary_dim / 2, rope->long_factor, error));
     if (rope->factor > 1.0 && rope->original_max_position < 2.0)
         return pf_fail(error, PF_FORMAT, "%s: original_max_position_embeddings is 1, expected 2 or more for longrope",
                        dict->name);
@@ -139,37 +139,40 @@ static pf_status read_llama3(const pf_json *dict, pf_rope *rope, pf_error *error
 /* Reads `factor` and the context length before the extension. Where factor is absent, yarn and longrope use the ratio of the
  * two contexts. original_max_position_embeddings beside the RoPE dictionary takes precedence over the one in it, as in
  * transformers 5; 4 reads one or the other by type. */
-static pf_status read_stretch(const pf_json *doc, const pf_json *dict, pf_config *c, pf_error *error)
+static pf_status read_stretch(pf_reader *r, const pf_json *dict, pf_rope *rope)
 {
-    pf_rope *rope = &c->ropes[0];
+    static const char original[] = "original_max_position_embeddings";
     if (rope->type == PF_ROPE_LLAMA3 || rope->type == PF_ROPE_YARN || rope->type == PF_ROPE_LONGROPE) {
-        double positions = c->max_position;
-        PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
-        rope->original_max_position = positions;
-        PF_TRY(pf_config_read_positions(dict, "original_max_position_embeddings", &rope->original_max_position, error));
-        PF_TRY(pf_config_read_positions(doc, "original_max_position_embeddings", &rope->original_max_position, error));
-        if (rope->type != PF_ROPE_LLAMA3) rope->factor = positions / rope->original_max_position;
+        rope->original_max_position = r->row->original_positions ? r->row->original_positions : r->positions;
+        PF_TRY(pf_config_read_positions(dict, original, &rope->original_max_position, r->error));
+        PF_TRY(pf_config_read_positions(r->doc, original, &rope->original_max_position, r->error));
+        if (rope->type != PF_ROPE_LLAMA3) rope->factor = r->positions / rope->original_max_position;
     }
     const bool required = rope->factor == 0.0;
-    return pf_json_get_double(dict, dict->root, "factor", required, 1e-6, 1e6, &rope->factor, error);
+    return pf_json_get_double(dict, dict->root, "factor", required, 1e-6, 1e6, &rope->factor, r->error);
 }
 
-static pf_status read_rotary_dim(const pf_json *doc, const pf_json *dict, const pf_architecture *row, pf_config *c,
-                                 pf_error *error)
+/* The part of a head that is rotated, beside the dictionary and in it. */
+static pf_status read_rotary_dim(pf_reader *r, const pf_json *dict, pf_config *c)
 {
-    double part = 1.0;
-    PF_TRY(pf_json_get_double(doc, doc->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
-    PF_TRY(pf_json_get_double(dict, dict->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
-    if (part != 1.0 && !row->partial_rotary)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: partial_rotary_factor is %g, %s rotates whole heads", doc->name,
-                       part, row->name);
+    const pf_architecture *row = r->row;
+    const char *name, *source = row->rotary_dim_key;
+    double part = row->rotary_factor > 0.0 ? row->rotary_factor : 1.0;
+    PF_TRY(pf_key_name(r, PF_KEY_ROTARY_FACTOR, &name));
+    if (name) PF_TRY(pf_key_double(r, name, 1e-6, 1.0, &part));
+    PF_TRY(pf_json_get_double(dict, dict->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, r->error));
+    if (!name) name = pf_key_usual_name(row, PF_KEY_ROTARY_FACTOR);
+    if (part != 1.0 && row->rotary_factor == 0.0)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s is %g, %s rotates whole heads", r->doc->name, name, part,
+                       row->classes[0]);
     c->rotary_dim = (int32_t)((double)c->head_dim * part);
-    if (c->rotary_dim < 2 || c->rotary_dim % 2 != 0)
-        return pf_fail(error, PF_FORMAT,
-                       "%s: partial_rotary_factor leaves %d dimensions of a head to rotate, expected an "
-                       "even number",
-                       doc->name, c->rotary_dim);
-    return PF_OK;
+    if (source != NULL) {
+        c->rotary_dim = row->rotary_dim;
+        PF_TRY(pf_key_int(r, source, 2, c->head_dim, &c->rotary_dim));
+    }
+    if (c->rotary_dim >= 2 && c->rotary_dim <= c->head_dim && c->rotary_dim % 2 == 0) return PF_OK;
+    return pf_fail(r->error, PF_FORMAT, "%s: %s leaves %d dimensions of a head to rotate, expected an even number",
+                   r->doc->name, source ? source : name, c->rotary_dim);
 }
 
 static bool is_set(const json_t *value)
@@ -192,56 +195,97 @@ static bool is_false(const json_t *value)
 }
 
 /* The root is NULL where there is no dictionary. */
-static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *error)
+static pf_status find_rope_dict(pf_reader *r, pf_json *out)
 {
     static const char *const names[] = { "rope_scaling", "rope_parameters" }; /* the first that is set is read */
-    *out = pf_json_within(doc, NULL, "%s", names[0]);
+    *out = pf_json_within(r->doc, NULL, "%s", names[0]);
     for (int i = 0; i < 2; i++) {
-        const json_t *dict = json_object_get(doc->root, names[i]);
+        const json_t *dict = pf_key_find(r, names[i]);
         if (!is_set(dict) && !is_false(dict))
-            return pf_fail(error, PF_FORMAT, "%s: %s must be an object or null", doc->name, names[i]);
-        if (!out->root && is_set(dict)) *out = pf_json_within(doc, dict, "%s", names[i]);
-    }
-    const char *key;
-    json_t *value;
-    json_object_foreach(out->root, key, value)
-    {
-        if (!json_is_null(value) && !pf_config_lists(ROPE_FIELDS, key))
-            return pf_fail(error, PF_UNSUPPORTED, "%s: the field %.80s is not known and could change the results",
-                           out->name, key);
+            return pf_fail(r->error, PF_FORMAT, "%s: %s must be an object or null", r->doc->name, names[i]);
+        if (!out->root && is_set(dict)) *out = pf_json_within(r->doc, dict, "%s", names[i]);
     }
     return PF_OK;
 }
 
-/* How long a session may grow: to the end of what scaling extends max_position_embeddings to at run time. */
+static pf_status check_fields(const pf_json *dict, const char *const *known, pf_error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(dict->root, key, value)
+    {
+        if (!json_is_null(value) && !pf_config_lists(known, key))
+            return pf_fail(error, PF_UNSUPPORTED, "%s: the field %.80s is not known and could change the results",
+                           dict->name, key);
+    }
+    return PF_OK;
+}
+
+/* Splits a dictionary with an entry for each type of layer, as transformers 5 writes it. One without them is that of the layers
+ * with full attention. */
+static pf_status split_dict(const pf_reader *r, pf_json dicts[PF_MAX_ROPES])
+{
+    static const char *const types[] = { "full_attention", "sliding_attention", NULL };
+    const pf_json whole = dicts[0];
+    dicts[1] = pf_json_within(&whole, NULL, "%s", types[1]);
+    if (!r->row->two_ropes || (!json_object_get(whole.root, types[0]) && !json_object_get(whole.root, types[1])))
+        return PF_OK;
+    PF_TRY(check_fields(&whole, types, r->error));
+    for (int i = 0; i < PF_MAX_ROPES; i++) {
+        const json_t *dict = json_object_get(whole.root, types[i]);
+        if (!is_set(dict) && !is_false(dict))
+            return pf_fail(r->error, PF_FORMAT, "%s: %s must be an object or null", whole.name, types[i]);
+        dicts[i] = pf_json_within(&whole, is_set(dict) ? dict : NULL, "%s", types[i]);
+    }
+    return PF_OK;
+}
+
+/* How long a session may grow: to the end of what scaling extends max_position_embeddings to at run time. Where layers with a
+ * window keep a table of their own, max_position_embeddings counts with the scaling (Gemma 3). */
 static int32_t longest_context(const pf_config *c)
 {
     double tokens = c->max_position;
+    if (c->n_ropes > 1) return c->max_position;
     if (c->ropes[0].type == PF_ROPE_LINEAR || c->ropes[0].type == PF_ROPE_DYNAMIC) tokens *= c->ropes[0].factor;
     if (c->ropes[0].type == PF_ROPE_YARN) tokens = c->ropes[0].original_max_position * c->ropes[0].factor;
     if (tokens < c->max_position) tokens = c->max_position;
     return tokens > PF_MAX_POSITIONS ? PF_MAX_POSITIONS : (int32_t)tokens;
 }
 
-pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
+/* One table. rope->theta is the default. */
+static pf_status read_table(pf_reader *r, const pf_json *dict, const pf_config *c, pf_rope *rope)
 {
-    pf_rope *rope = &c->ropes[0];
-    pf_json dict;
-    c->n_ropes = 1;
-    PF_TRY(find_rope_dict(doc, &dict, error));
-    rope->theta = row->rope_theta;
+    pf_error *error = r->error;
     rope->attention_scale = 1.0;
-    PF_TRY(pf_json_get_double(doc, doc->root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
-    PF_TRY(pf_json_get_double(&dict, dict.root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
-    PF_TRY(read_rope_type(&dict, &rope->type, error));
-    PF_TRY(read_rotary_dim(doc, &dict, row, c, error));
-
-    if (rope->type != PF_ROPE_DEFAULT) PF_TRY(read_stretch(doc, &dict, c, error));
-    if (rope->type == PF_ROPE_LLAMA3) PF_TRY(read_llama3(&dict, rope, error));
-    if (rope->type == PF_ROPE_YARN) PF_TRY(read_yarn(&dict, c, error));
-    if (rope->type == PF_ROPE_LONGROPE) PF_TRY(read_longrope(&dict, c, error));
+    PF_TRY(check_fields(dict, ROPE_FIELDS, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
+    PF_TRY(read_rope_type(dict, r->row->scales_by_longrope, &rope->type, error));
+    if (rope->type != PF_ROPE_DEFAULT) PF_TRY(read_stretch(r, dict, rope));
+    if (rope->type == PF_ROPE_LLAMA3) PF_TRY(read_llama3(dict, rope, error));
+    if (rope->type == PF_ROPE_YARN) PF_TRY(read_yarn(dict, rope, error));
+    if (rope->type == PF_ROPE_LONGROPE) PF_TRY(read_longrope(dict, c->rotary_dim, rope, error));
     if (rope->type == PF_ROPE_DYNAMIC && c->rotary_dim < 4)
-        return pf_fail(error, PF_FORMAT, "%s: head_dim is %d, dynamic RoPE needs 4 or more", doc->name, c->head_dim);
+        return pf_fail(error, PF_FORMAT, "%s: head_dim is %d, dynamic RoPE needs 4 or more", r->doc->name, c->head_dim);
+    return PF_OK;
+}
+
+pf_status pf_config_read_rope(pf_reader *r, pf_config *c)
+{
+    pf_json dicts[PF_MAX_ROPES];
+    const char *theta_name;
+    double thetas[PF_MAX_ROPES] = { r->theta, r->row->local_theta };
+    PF_TRY(find_rope_dict(r, &dicts[0]));
+    PF_TRY(split_dict(r, dicts));
+    (void)pf_key_find(r, "original_max_position_embeddings");
+    PF_TRY(pf_key_name(r, PF_KEY_THETA, &theta_name));
+    if (theta_name) PF_TRY(pf_key_double(r, theta_name, 1.0, 1e15, &thetas[0]));
+    if (r->row->two_ropes) PF_TRY(pf_key_double(r, "rope_local_base_freq", 1.0, 1e15, &thetas[1]));
+    c->n_ropes = r->row->two_ropes ? PF_MAX_ROPES : 1;
+    for (int32_t i = 0; i < c->n_ropes; i++) {
+        PF_TRY(read_rotary_dim(r, &dicts[i], c));
+        c->ropes[i].theta = thetas[i];
+        PF_TRY(read_table(r, &dicts[i], c, &c->ropes[i]));
+    }
     c->max_context = longest_context(c);
     return PF_OK;
 }

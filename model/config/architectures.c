@@ -7,8 +7,9 @@
 
 static const pf_architecture_list *const LISTS[] = {
     &pf_llama_architectures, /* the first row is number 0 */
-    &pf_qwen_architectures,  &pf_gemma_architectures, &pf_gpt_architectures,
-    &pf_neox_architectures,  &pf_moe_architectures,   &pf_phi_architectures,
+    &pf_qwen_architectures,  &pf_gemma_architectures,    &pf_gpt_architectures,  &pf_neox_architectures,
+    &pf_moe_architectures,   &pf_phi_architectures,      &pf_norm_architectures, &pf_glm_architectures,
+    &pf_bloom_architectures, &pf_baichuan_architectures,
 };
 enum { N_LISTS = sizeof LISTS / sizeof *LISTS };
 

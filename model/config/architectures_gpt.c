@@ -85,6 +85,28 @@ static pf_status read_bigcode(pf_reader *r, pf_config *c)
     .plan = { GPT_PLAN, .activation = PF_ACTIVATION_GELU_TANH, .positions = PF_POSITIONS_LEARNT },             \
     .tensors = { GPT_ENDS, GPT2_LAYER(layout, false) }
 
+/* OPT-350m has embeddings of another size, projected to the hidden one and back, and norms behind the blocks; then there is no
+ * last norm. */
+static pf_status read_opt(pf_reader *r, pf_config *c)
+{
+    pf_plan *plan = &c->plan;
+    bool is_before = true, is_last_removed = false, is_affine = true;
+    PF_TRY(pf_key_int(r, "word_embed_proj_dim", 1, PF_MAX_HIDDEN, &c->embedding_size));
+    PF_TRY(pf_key_bool(r, "do_layer_norm_before", &is_before));
+    PF_TRY(pf_key_bool(r, "_remove_final_layer_norm", &is_last_removed));
+    PF_TRY(pf_key_bool(r, "layer_norm_elementwise_affine", &is_affine));
+    plan->pre_norm = is_before;
+    plan->residual_norm = !is_before;
+    plan->final_norm = is_before && !is_last_removed;
+    plan->has[PF_TENSOR_FINAL_NORM] = plan->final_norm && is_affine;
+    plan->has[PF_TENSOR_ATTENTION_NORM] = plan->has[PF_TENSOR_MLP_NORM] = is_before && is_affine;
+    plan->has[PF_TENSOR_ATTENTION_POST] = plan->has[PF_TENSOR_MLP_POST] = !is_before && is_affine;
+    plan->has[PF_TENSOR_PROJECT_IN] = plan->has[PF_TENSOR_PROJECT_OUT] = c->embedding_size != c->hidden_size;
+    return PF_OK;
+}
+
+#define OPT "model.decoder."
+
 static const pf_architecture ROWS[] = {
     {
         .classes = { "GPT2LMHeadModel" },
@@ -150,6 +172,38 @@ static const pf_architecture ROWS[] = {
         .ignored = MOSS_IGNORED,
         .plan = { GPTJ_PLAN, .positions = PF_POSITIONS_ROTARY },
         .tensors = { GPT_ENDS, GPTJ_LAYER, PF_FUSED_QKV(H "attn.qkv_proj", PF_LAYOUT_QVK_QUARTERS) },
+    },
+    {
+        .classes = { "OPTForCausalLM" },
+        .model_types = { "opt" },
+        .keys = { [PF_KEY_INTERMEDIATE] = { "ffn_dim" },
+                  [PF_KEY_EPS] = { "" },
+                  [PF_KEY_ACTIVATION] = { "activation_function" } },
+        .defaults = { [PF_KEY_POSITIONS] = 2048 },
+        .eps = 1e-5,
+        .tied_embeddings = true,
+        .biases = { PF_ALWAYS(PF_NORMS | PF_ROLE(ATTENTION_POST) | PF_ROLE(MLP_POST)),
+                    { "enable_bias", true, PF_QKVO | PF_PLAIN_MLP } },
+        .ignored = (const char *const[]){ "layerdrop", NULL },
+        .read = read_opt,
+        .plan = { .norm = PF_NORM_LAYER,
+                  .activation = PF_ACTIVATION_RELU,
+                  .positions = PF_POSITIONS_LEARNT,
+                  .position_offset = 2 },
+        .tensors = { [PF_TENSOR_EMBEDDING] = { OPT "embed_tokens" },
+                     [PF_TENSOR_POSITIONS] = { OPT "embed_positions" },
+                     [PF_TENSOR_PROJECT_IN] = { OPT "project_in" },
+                     [PF_TENSOR_PROJECT_OUT] = { OPT "project_out" },
+                     [PF_TENSOR_FINAL_NORM] = { OPT "final_layer_norm" },
+                     [PF_TENSOR_HEAD] = { "lm_head" },
+                     [PF_TENSOR_ATTENTION_NORM] = { OPT "layers.%d.self_attn_layer_norm" },
+                     PF_LLAMA_QKV(OPT "layers.%d."),
+                     [PF_TENSOR_O] = { OPT "layers.%d.self_attn.out_proj" },
+                     [PF_TENSOR_ATTENTION_POST] = { OPT "layers.%d.self_attn_layer_norm" },
+                     [PF_TENSOR_MLP_NORM] = { OPT "layers.%d.final_layer_norm" },
+                     [PF_TENSOR_UP] = { OPT "layers.%d.fc1" },
+                     [PF_TENSOR_DOWN] = { OPT "layers.%d.fc2" },
+                     [PF_TENSOR_MLP_POST] = { OPT "layers.%d.final_layer_norm" } },
     },
 };
 

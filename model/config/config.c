@@ -145,6 +145,14 @@ static pf_status check_plan(const pf_json *doc, const pf_config *c, pf_error *er
     return PF_OK;
 }
 
+/* Where nothing is rotated, keys of RoPE have no effect (Falcon with ALiBi). */
+static void skip_rope(pf_reader *r, pf_config *c)
+{
+    static const char *const keys[] = { "rope_theta", "rope_scaling", "rope_parameters" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) (void)pf_key_find(r, keys[i]);
+    c->max_context = c->max_position;
+}
+
 static pf_status read_model(pf_reader *r, pf_config *c)
 {
     PF_TRY(pf_config_read_dimensions(r, c));
@@ -153,7 +161,7 @@ static pf_status read_model(pf_reader *r, pf_config *c)
     if (c->plan.positions == PF_POSITIONS_ROTARY)
         PF_TRY(pf_config_read_rope(r, c));
     else
-        c->max_context = c->max_position;
+        skip_rope(r, c);
     PF_TRY(pf_config_read_layers(r, c));
     if (r->context_limit > 0.0 && (double)c->max_context > r->context_limit) c->max_context = (int32_t)r->context_limit;
     if (c->plan.positions == PF_POSITIONS_LEARNT) c->n_positions = c->max_position + c->plan.position_offset;

@@ -19,6 +19,7 @@ static const char *const INERT[] = {
     "_attn_implementation_autoset",
     "_commit_hash",
     "_flash_attn_2_enabled",
+    "_from_model_config",
     "_name_or_path",
     "attention_dropout",
     "attention_probs_dropout_prob",

@@ -60,7 +60,8 @@ typedef enum {
     PF_FIRST_LAYER_ROLE = PF_TENSOR_ATTENTION_NORM,
 } pf_tensor_role;
 
-/* One tensor of the plan. layer: 0 where the role is not one of a layer; expert: 0 where it is not one of an expert. */
+/* One tensor of the plan. layer: 0 where the role is not one of a layer; expert: 0 where it is not one of an expert, and the
+ * head where there is a tensor a head. */
 typedef struct {
     pf_tensor_role role;
     int32_t layer, expert;
@@ -84,10 +85,12 @@ typedef enum {
 
 /* Where a role is found in the files of an architecture. */
 typedef struct {
-    const char *name; /* without ".weight"; %d: the layer, %e: the expert. NULL: the architecture has no such tensor */
+    const char *
+        name; /* without ".weight"; %d: the layer, %e: the expert, %h: the head. NULL: the architecture has no such tensor */
     pf_tensor_layout layout;
     bool transposed; /* the file has [in, out] (GPT-2's Conv1D) */
     bool stacked;    /* one tensor holds all experts, outermost (gpt-oss) */
+    bool per_head;   /* a norm of heads: one tensor a head, %h in the name (StableLM 2) */
     bool bare;       /* the weight has no ".weight" behind its name, the bias "_bias" */
 } pf_tensor_pattern;
 

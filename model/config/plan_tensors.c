@@ -19,7 +19,7 @@ void pf_config_tensor_name(const pf_config *config, pf_tensor_id id, const char 
     out[0] = '\0';
     for (const char *at = pattern->name; at != NULL && *at && n < PF_MAX_TENSOR_NAME - 1; at++) {
         if (at[0] == '%') {
-            n += (size_t)snprintf(out + n, PF_MAX_TENSOR_NAME - n, "%d", at[1] == 'e' ? id.expert : id.layer);
+            n += (size_t)snprintf(out + n, PF_MAX_TENSOR_NAME - n, "%d", at[1] == 'd' ? id.layer : id.expert);
             at++;
         } else {
             out[n++] = *at;
@@ -132,13 +132,21 @@ bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role)
     }
 }
 
+/* How many tensors of the files hold a role of a layer. */
+static int32_t n_tensors(const pf_config *config, pf_tensor_role role)
+{
+    if (pf_role_is_of_expert(role)) return config->plan.n_experts;
+    if (!pf_config_pattern(config, role)->per_head) return 1;
+    return role == PF_TENSOR_Q_NORM ? config->n_heads : config->n_kv_heads;
+}
+
 static pf_status visit_role(const pf_config *config, pf_tensor_id id, pf_config_tensor_fn *visit, void *user,
                             pf_error *error)
 {
     if (id.role == PF_TENSOR_HEAD && config->tied_embeddings && pf_config_has_bias(config, id.role))
         return visit(user, id, "bias", error);
     if (!pf_config_has(config, id.role, id.layer)) return PF_OK;
-    const int32_t n = pf_role_is_of_expert(id.role) ? config->plan.n_experts : 1;
+    const int32_t n = n_tensors(config, id.role);
     for (id.expert = 0; id.expert < n; id.expert++) {
         PF_TRY(visit(user, id, "weight", error));
         if (pf_config_has_bias(config, id.role)) PF_TRY(visit(user, id, "bias", error));

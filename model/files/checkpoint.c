@@ -103,11 +103,15 @@ pf_status pf_checkpoint_vector(const pf_checkpoint *c, pf_tensor_id id, const ch
                                pf_error *error)
 {
     pf_tensor tensor;
-    PF_TRY(pf_checkpoint_tensor(c, id, part, &tensor, error));
     const pf_role_rows rows = pf_role_rows_of(&c->config, id, 0);
-    for (int32_t i = 0; i < rows.rows; i++)
-        out[i] = pf_tensor_element(tensor.data, tensor.type, (size_t)pf_role_rows_element(&rows, i, 0));
-    *n_bytes = (size_t)rows.rows * pf_type_bytes(tensor.type);
+    const int32_t n = pf_config_pattern(&c->config, id.role)->per_head ? c->config.head_dim : rows.rows;
+    *n_bytes = 0;
+    for (int32_t first = 0; first < rows.rows; first += n, id.expert++) { /* one tensor, or one a head */
+        PF_TRY(pf_checkpoint_tensor(c, id, part, &tensor, error));
+        for (int32_t i = 0; i < n; i++)
+            out[first + i] = pf_tensor_element(tensor.data, tensor.type, (size_t)pf_role_rows_element(&rows, i, 0));
+        *n_bytes += (size_t)n * pf_type_bytes(tensor.type);
+    }
     return PF_OK;
 }
 

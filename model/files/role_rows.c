@@ -19,7 +19,10 @@ int32_t pf_role_rows_file_shape(const pf_config *config, const pf_role_rows *r, 
     int32_t n = 0;
     if (pf_config_pattern(config, role)->stacked) shape[n++] = config->plan.n_experts;
     if (r->transposed) shape[n++] = r->columns;
-    shape[n++] = r->map.file_rows;
+    const bool is_of_heads = role == PF_TENSOR_Q_NORM || role == PF_TENSOR_K_NORM;
+    const bool is_each = is_of_heads && config->plan.head_norm == PF_HEAD_NORM_EACH;
+    if (is_each && !pf_config_pattern(config, role)->per_head) shape[n++] = r->map.file_rows / config->head_dim;
+    shape[n++] = is_each ? config->head_dim : r->map.file_rows;
     if (!r->transposed && !is_vector) shape[n++] = r->columns;
     return n;
 }

@@ -8,7 +8,7 @@
 /* ---- a plan in words --------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    char text[2048];
+    char text[8192];
 } words;
 
 static void add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -24,6 +24,7 @@ static bool is_buffer(const char *name, int32_t n_dimensions)
     static const char *const ends[] = { "masked_bias", ".causal_mask", ".attn_mask", "position_ids", NULL };
     if (strstr(name, "rotary_emb.") != NULL || begins_with(name, (const char *const[]){ "rotary_emb", NULL }))
         return true;
+    if (ends_with(name, "rotary_pos_emb.inv_freq")) return true; /* ChatGLM */
     for (const char *const *end = ends; *end; end++)
         if (ends_with(name, *end)) return true;
     return n_dimensions > 2 && (ends_with(name, "attn.bias") || ends_with(name, "attention.bias")); /* [1, 1, n, n] */

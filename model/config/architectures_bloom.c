@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/config/architecture_rows.h"
+#include "model/config/unknown_keys.h"
 
 #define H "transformer.h.%d."
 
@@ -105,8 +106,9 @@ static pf_status check_mpt_attention(const pf_json *doc, pf_error *error)
     if (bias_max != 8.0) return refuse(doc, error, "alibi_bias_max", "8");
     json_object_foreach(doc->root, key, value)
     {
-        const bool is_off = json_is_null(value) || json_is_false(value);
-        if (!is_off && !pf_config_lists(other, key)) return refuse(doc, error, key, "false");
+        const bool is_read = pf_config_lists(other, key) || pf_config_is_inert(key);
+        if (!is_read && !json_is_null(value) && !pf_config_may_ignore(doc->root, key, value))
+            return refuse(doc, error, key, "false");
     }
     return PF_OK;
 }

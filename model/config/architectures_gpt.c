@@ -184,7 +184,6 @@ static const pf_architecture ROWS[] = {
         .tied_embeddings = true,
         .biases = { PF_ALWAYS(PF_NORMS | PF_ROLE(ATTENTION_POST) | PF_ROLE(MLP_POST)),
                     { "enable_bias", true, PF_QKVO | PF_PLAIN_MLP } },
-        .ignored = (const char *const[]){ "layerdrop", NULL },
         .read = read_opt,
         .plan = { .norm = PF_NORM_LAYER,
                   .activation = PF_ACTIVATION_RELU,

@@ -48,6 +48,18 @@ static const pf_architecture ROWS[] = {
         .tensors = { PF_LLAMA_ENDS, PF_LLAMA_LAYER(LAYER) },
     },
     {
+        .classes = { "Ministral3ForCausalLM" },
+        .model_types = { "ministral3" },
+        .defaults = { [PF_KEY_POSITIONS] = 262144, [PF_KEY_KV_HEADS] = 8, [PF_KEY_HEAD_DIM] = 128 },
+        .eps = 1e-5,
+        .rope_theta = 1e4,
+        .needs_rope_dict = true,
+        .grows_queries = true,
+        .windows = PF_WINDOWS_ALL,
+        .plan = { PF_LLAMA_PLAN },
+        .tensors = { PF_LLAMA_ENDS, PF_LLAMA_LAYER(LAYER) },
+    },
+    {
         .classes = { "SmolLM3ForCausalLM" },
         .model_types = { "smollm3" },
         .defaults = { [PF_KEY_POSITIONS] = 32768, [PF_KEY_KV_HEADS] = 4 },

@@ -9,10 +9,7 @@ static pf_status read_gpt_oss(pf_reader *r, pf_config *c)
     if (c->plan.activation != PF_ACTIVATION_SILU)
         return pf_fail(r->error, PF_UNSUPPORTED,
                        "%s: hidden_act is not \"silu\", the only one that is known for gpt-oss", r->doc->name);
-    if (pf_key_find(r, "rope_scaling") == NULL && pf_key_find(r, "rope_parameters") == NULL)
-        return pf_fail(r->error, PF_FORMAT,
-                       "%s: neither rope_parameters nor rope_scaling is there, expected one for %s", r->doc->name,
-                       r->row->classes[0]);
+
     c->plan.activation = PF_ACTIVATION_CLAMPED_SWIGLU;
     return pf_config_read_experts(r, c);
 }
@@ -60,6 +57,7 @@ static const pf_architecture ROWS[] = {
                       [PF_KEY_EXPERTS_USED] = 4 },
         .eps = 1e-5,
         .rope_theta = 150000.0,
+        .needs_rope_dict = true,
         .windows = PF_WINDOWS_INTERVAL,
         .window_interval = 2,
         .biases = { { "attention_bias", true, PF_QKVO },

@@ -57,6 +57,7 @@ static const pf_fixed_key COHERE2_FIXED[] = {
     { "use_gated_activation", { "true" } },
     { "use_parallel_block", { "true" } },
     { "use_parallel_embedding", { "false" } },
+    { "rotary_pct", { "1.0", "1" } },
     { NULL, { NULL } },
 };
 static const char *const COHERE2_IGNORED[] = { "layer_switch", "cache_implementation", "_sliding_window_pattern",

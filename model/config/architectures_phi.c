@@ -7,6 +7,10 @@ static const pf_fixed_key PHI_FIXED[] = {
     { "qk_layernorm", { "false" } },
     { NULL, { NULL } },
 };
+static const pf_fixed_key PHI3_FIXED[] = {
+    { "attention_bias", { "false" } },
+    { NULL, { NULL } },
+};
 
 static const pf_architecture ROWS[] = {
     {
@@ -44,6 +48,7 @@ static const pf_architecture ROWS[] = {
         .rotary_factor = 1.0,
         .original_positions = 4096,
         .scales_by_longrope = true,
+        .fixed = PHI3_FIXED,
         .windows = PF_WINDOWS_ALL,
         .plan = { PF_LLAMA_PLAN },
         .tensors = { PF_LLAMA_ENDS, PF_LLAMA_NORMS(LAYER), PF_FUSED_QKV(LAYER "self_attn.qkv_proj", PF_LAYOUT_QKV),

@@ -21,8 +21,10 @@ static const char *const INERT[] = {
     "_flash_attn_2_enabled",
     "_from_model_config",
     "_name_or_path",
+    "activation_dropout",
     "attention_dropout",
     "attention_probs_dropout_prob",
+    "attn_dropout_prob",
     "attn_implementation",
     "attn_pdrop",
     "auto_map",
@@ -35,9 +37,13 @@ static const char *const INERT[] = {
     "decoder_start_token_id",
     "diversity_penalty",
     "do_sample",
+    "dropout",
     "dtype",
     "early_stopping",
+    "emb_dropout_prob",
+    "emb_pdrop",
     "embd_pdrop",
+    "embedding_dropout",
     "encoder_no_repeat_ngram_size",
     "exponential_decay_length_penalty",
     "finetuning_task",
@@ -47,10 +53,14 @@ static const char *const INERT[] = {
     "hidden_dropout",
     "hidden_dropout_prob",
     "id2label",
+    "init_config",
+    "init_device",
+    "init_std",
     "initializer_range",
     "is_decoder",
     "keys_to_ignore_at_inference",
     "label2id",
+    "layerdrop",
     "length_penalty",
     "loss_type",
     "mask_token_id",
@@ -78,15 +88,22 @@ static const char *const INERT[] = {
     "remove_invalid_values",
     "repetition_penalty",
     "resid_pdrop",
+    "residual_dropout",
     "return_dict",
     "return_dict_in_generate",
     "sep_token_id",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
     "suppress_tokens",
     "task_specific_params",
     "temperature",
     "tf_legacy_loss",
     "tie_last_hidden_states",
     "tokenizer_class",
+    "tokenizer_name",
     "top_k",
     "top_p",
     "torch_dtype",
@@ -151,6 +168,11 @@ bool pf_config_lists(const char *const *list, const char *text)
     return false;
 }
 
+bool pf_config_is_inert(const char *key)
+{
+    return pf_config_lists(INERT, key);
+}
+
 bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES])
 {
     char *text = pf_json_print(value, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -200,7 +222,7 @@ static pf_status check_key(const pf_reader *r, const char *key, const json_t *va
     bool is_fixed = false;
     if (json_is_null(value) || (row->ignored && pf_config_lists(row->ignored, key))) return PF_OK;
     PF_TRY(check_fixed(r->doc, row->fixed, key, value, &is_fixed, r->error));
-    if (is_fixed || pf_config_lists(INERT, key)) return PF_OK;
+    if (is_fixed || pf_config_is_inert(key)) return PF_OK;
     PF_TRY(check_fixed(r->doc, FIXED, key, value, &is_fixed, r->error));
     if (is_fixed) return PF_OK;
     if (pf_config_may_ignore(r->doc->root, key, value)) {

@@ -84,6 +84,8 @@ typedef struct {
     const char *rotary_dim_key; /* where the file says it in dimensions, with its default: */
     int32_t rotary_dim;
     int32_t original_positions; /* the default of original_max_position_embeddings; 0: max_position */
+    bool needs_rope_dict;       /* the default is scaled: a file without a dictionary is refused */
+    bool grows_queries;         /* the dictionary may have llama_4_scaling_beta */
     bool scales_by_longrope;    /* "yarn" stands for longrope (the first Phi-3 models) */
     bool two_ropes;             /* tables of full_attention and of sliding_attention */
     double local_theta;         /* the default theta of the second */
@@ -181,6 +183,9 @@ PF_MUST_USE pf_status pf_config_read_layers(pf_reader *r, pf_config *c);
 
 /* Fills in what experts need, for a row that has them. */
 PF_MUST_USE pf_status pf_config_read_experts(pf_reader *r, pf_config *c);
+
+/* Whether a key is of those that transformers writes and inference does not read. */
+bool pf_config_is_inert(const char *key);
 
 /* Checks that every key that nothing read is inert, fixed at the implemented value, or unknown and harmless; the last are
  * reported. PF_UNSUPPORTED: one is not; the sentence names it. */

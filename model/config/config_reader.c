@@ -97,6 +97,13 @@ const char *pf_key_usual_name(const pf_architecture *row, pf_config_key key)
     return name_at(row, key, 0);
 }
 
+/* 10000 and 10000.0 are the same. */
+static bool is_same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal((json_t *)(uintptr_t)a, (json_t *)(uintptr_t)b) != 0;
+}
+
 pf_status pf_key_name(pf_reader *r, pf_config_key key, const char **out)
 {
     const char *first = NULL, *name;
@@ -108,7 +115,7 @@ pf_status pf_key_name(pf_reader *r, pf_config_key key, const char **out)
             continue;
         }
         const json_t *other = json_object_get(r->doc->root, first);
-        if (json_equal((json_t *)(uintptr_t)value, (json_t *)(uintptr_t)other)) continue;
+        if (is_same(value, other)) continue;
         char a[PF_SHOWN_BYTES], b[PF_SHOWN_BYTES];
         (void)pf_config_show(other, a);
         (void)pf_config_show(value, b);

@@ -22,7 +22,9 @@ static const char *const ROPE_FIELDS[] = {
     "mscale_all_dim",
     "truncate",
     "partial_rotary_factor",
-    "finetuned", /* written by the first YaRN models; read by nothing since */
+    "llama_4_scaling_beta",
+    "max_position_embeddings", /* written beside it; the one of the model counts */
+    "finetuned",               /* written by the first YaRN models; read by nothing since */
     NULL,
 };
 
@@ -205,7 +207,9 @@ static pf_status find_rope_dict(pf_reader *r, pf_json *out)
             return pf_fail(r->error, PF_FORMAT, "%s: %s must be an object or null", r->doc->name, names[i]);
         if (!out->root && is_set(dict)) *out = pf_json_within(r->doc, dict, "%s", names[i]);
     }
-    return PF_OK;
+    if (out->root || !r->row->needs_rope_dict) return PF_OK;
+    return pf_fail(r->error, PF_FORMAT, "%s: neither rope_parameters nor rope_scaling is there, expected one for %s",
+                   r->doc->name, r->row->classes[0]);
 }
 
 static pf_status check_fields(const pf_json *dict, const char *const *known, pf_error *error)
@@ -252,8 +256,26 @@ static int32_t longest_context(const pf_config *c)
     return tokens > PF_MAX_POSITIONS ? PF_MAX_POSITIONS : (int32_t)tokens;
 }
 
+/* Queries that grow with the position, by the original context. */
+static pf_status read_query_growth(const pf_reader *r, const pf_json *dict, const pf_rope *rope, pf_plan *plan)
+{
+    double beta = 0.0;
+    PF_TRY(pf_json_get_double(dict, dict->root, "llama_4_scaling_beta", false, 0.0, 1e6, &beta, r->error));
+    if (beta == 0.0) return PF_OK;
+    if (!r->row->grows_queries)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: llama_4_scaling_beta is %g, only 0 is known for %s", dict->name,
+                       beta, r->row->classes[0]);
+    if (rope->original_max_position < 1.0 || rope->original_max_position > PF_MAX_POSITIONS)
+        return pf_fail(r->error, PF_FORMAT,
+                       "%s: llama_4_scaling_beta needs original_max_position_embeddings of 1 to %d", dict->name,
+                       PF_MAX_POSITIONS);
+    plan->query_growth = (float)beta;
+    plan->query_growth_step = (int32_t)rope->original_max_position;
+    return PF_OK;
+}
+
 /* One table. rope->theta is the default. */
-static pf_status read_table(pf_reader *r, const pf_json *dict, const pf_config *c, pf_rope *rope)
+static pf_status read_table(pf_reader *r, const pf_json *dict, pf_config *c, pf_rope *rope)
 {
     pf_error *error = r->error;
     rope->attention_scale = 1.0;
@@ -266,7 +288,7 @@ static pf_status read_table(pf_reader *r, const pf_json *dict, const pf_config *
     if (rope->type == PF_ROPE_LONGROPE) PF_TRY(read_longrope(dict, c->rotary_dim, rope, error));
     if (rope->type == PF_ROPE_DYNAMIC && c->rotary_dim < 4)
         return pf_fail(error, PF_FORMAT, "%s: head_dim is %d, dynamic RoPE needs 4 or more", r->doc->name, c->head_dim);
-    return PF_OK;
+    return read_query_growth(r, dict, rope, &c->plan);
 }
 
 pf_status pf_config_read_rope(pf_reader *r, pf_config *c)

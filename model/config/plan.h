@@ -151,10 +151,14 @@ typedef struct {
     float residual_scale;    /* of what a block gives; 1: none */
     float attention_scale;   /* usually 1 / sqrt(head_dim) */
     float attention_softcap; /* 0: none */
-    float qkv_clip;          /* 0: none */
-    float logit_scale;       /* 1: none */
-    float logit_softcap;     /* 0: none */
-    bool normalised_head;    /* the head's rows have norm 1 (Baichuan 2) */
+    /* The query of position p is multiplied by 1 + query_growth * log(1 + p / query_growth_step), where the quotient is a whole
+     * number (Ministral 3). 0: none */
+    float query_growth;
+    int32_t query_growth_step;
+    float qkv_clip;       /* 0: none */
+    float logit_scale;    /* 1: none */
+    float logit_softcap;  /* 0: none */
+    bool normalised_head; /* the head's rows have norm 1 (Baichuan 2) */
 
     /* Experts. */
     int32_t n_experts, n_experts_used; /* 0: none */

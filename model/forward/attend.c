@@ -6,6 +6,8 @@
  * positions, and there are more threads than key heads, threads share the keys as well, segment by segment, and join the
  * partial results.
  */
+#include <math.h>
+
 #include "model/forward/worker.h"
 
 /* The items of one span among some of the pass's, which are numbered span after span. */
@@ -97,22 +99,35 @@ typedef struct {
     const int32_t *positions;
 } head_rows;
 
-/* What comes before the rotation. */
-static void clip_and_norm(const pf_worker *w, int32_t layer, const head_rows *rows)
+/* Positions below query_growth_step have the factor 1. */
+static void grow_queries(const pf_plan *plan, const head_rows *rows, int32_t n_columns)
+{
+    for (int32_t i = 0; i < rows->n_rows; i++) {
+        const int32_t steps = rows->positions[i] / plan->query_growth_step;
+        const float factor = 1.0f + plan->query_growth * logf(1.0f + (float)steps);
+        float *q = rows->q.data + (size_t)i * rows->q.stride;
+        for (int32_t j = 0; j < n_columns; j++) q[j] *= factor;
+    }
+}
+
+/* What comes before the rotation, but norms of whole rows. */
+static void prepare_heads(const pf_worker *w, int32_t layer, const head_rows *rows)
 {
     const pf_model *m = w->c->model;
     const pf_config *config = &m->config;
     const pf_plan *plan = &config->plan;
     const int32_t group = config->n_heads / config->n_kv_heads, n = rows->n_rows;
-    if (plan->head_norm == PF_HEAD_NORM_WHOLE) return;
-    if (plan->qkv_clip > 0.0f) {
+    const bool is_done = plan->head_norm == PF_HEAD_NORM_WHOLE;
+    if (plan->qkv_clip > 0.0f && !is_done) {
         clip(rows->q.data, rows->q.stride, n, group * config->head_dim, plan->qkv_clip);
         clip(rows->k.data, rows->k.stride, n, config->head_dim, plan->qkv_clip);
         clip(rows->v.data, rows->v.stride, n, config->head_dim, plan->qkv_clip);
     }
-    if (plan->head_norm == PF_HEAD_NORM_NONE) return;
-    norm_heads(w, rows->q, &m->layers[layer].q_norm, n, rows->kv_head * group, group);
-    norm_heads(w, rows->k, &m->layers[layer].k_norm, n, rows->kv_head, 1);
+    if (plan->head_norm != PF_HEAD_NORM_NONE && !is_done) {
+        norm_heads(w, rows->q, &m->layers[layer].q_norm, n, rows->kv_head * group, group);
+        norm_heads(w, rows->k, &m->layers[layer].k_norm, n, rows->kv_head, 1);
+    }
+    if (plan->query_growth > 0.0f) grow_queries(plan, rows, group * config->head_dim);
 }
 
 void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
@@ -134,7 +149,7 @@ void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, int32_t layer,
             .kv_head = head,
             .positions = c->positions + span->first_row + row,
         };
-        if (c->prepares_heads) clip_and_norm(w, layer, &rows);
+        if (c->prepares_heads) prepare_heads(w, layer, &rows);
         if (rope >= 0) {
             w->kernels->rope(rows.q.data, rows.q.stride, n, group, head_dim, rows.positions, &c->ropes[rope]);
             w->kernels->rope(rows.k.data, rows.k.stride, n, 1, head_dim, rows.positions, &c->ropes[rope]);

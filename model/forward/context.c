@@ -363,7 +363,8 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
                        .team = team,
                        .config = resolved,
                        .joins_late = joins_late(plan),
-                       .prepares_heads = plan->head_norm != PF_HEAD_NORM_NONE || plan->qkv_clip > 0.0f };
+                       .prepares_heads =
+                           plan->head_norm != PF_HEAD_NORM_NONE || plan->qkv_clip > 0.0f || plan->query_growth > 0.0f };
     const pf_status status = create(c, error);
     choose_threads(c);
     if (status != PF_OK) {

@@ -44,6 +44,7 @@ static void check_plan(const pf_config *c)
     require(p->activation < PF_N_ACTIVATIONS && p->n_kinds >= 1 && p->n_kinds <= PF_MAX_LAYER_KINDS);
     require(p->n_experts >= 0 && p->n_experts <= PF_MAX_EXPERTS && p->n_experts_used <= p->n_experts);
     require(p->n_experts == 0 || (p->n_experts_used >= 1 && p->expert_size >= 1));
+    require(p->query_growth == 0.0f || p->query_growth_step >= 1);
     require(!p->has[PF_TENSOR_SHARED_UP] || p->shared_size >= 1);
     require((p->positions == PF_POSITIONS_ROTARY) == (c->n_ropes > 0));
     require((p->positions == PF_POSITIONS_LEARNT) == (c->n_positions > 0));

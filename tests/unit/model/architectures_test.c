@@ -62,6 +62,7 @@ static void add_blocks(words *w, const pf_plan *p)
     add_unless(w, "residual-scale", p->residual_scale, 1.0f);
     add(w, "attention-scale=%.6g", (double)p->attention_scale);
     add_unless(w, "attention-cap", p->attention_softcap, 0.0f);
+    if (p->query_growth > 0.0f) add(w, "query-growth=%.6g/%d", (double)p->query_growth, p->query_growth_step);
     add_unless(w, "clip", p->qkv_clip, 0.0f);
     add_unless(w, "logit-scale", p->logit_scale, 1.0f);
     add_unless(w, "logit-cap", p->logit_softcap, 0.0f);
@@ -202,7 +203,8 @@ static char *config_text(const json_t *item, const json_t *patch)
 static pf_status parse(const json_t *item, const json_t *patch, pf_config *out, pf_error *error)
 {
     char *text = config_text(item, patch);
-    const pf_status status = pf_config_parse("config.json", text, strlen(text), NULL, 0, NULL, out, error);
+    const pf_load_policy policy = { .strict = true }; /* nothing in a published file is a surprise */
+    const pf_status status = pf_config_parse("config.json", text, strlen(text), NULL, 0, &policy, out, error);
     free(text);
     return status;
 }

@@ -7,7 +7,7 @@
  *      every layer, two blocks:
  *          attention:   a = pre_norm ? norm(x) : x
  *                       q, k, v = Q a, K a, V a (+ biases), clipped to +-qkv_clip
- *                       q, k = head norm (head_norm), then rotated by the layer's rotary table, if it has one
+ *                       q, k = head norm (head_norm), q times its growth, then rotated by the table of the layer, if it has one
  *                       s[t] = attention_scale * q . k[t], capped by attention_softcap, + slope * (t - p), t > p - window
  *                       r = O softmax(s, sink) v (+ bias)
  *          feed-forward: m = pre_norm ? norm(x) : x          parallel: of the x before attention; one_norm: m is a

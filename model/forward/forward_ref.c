@@ -134,6 +134,9 @@ static void attend(pf_ref_pass *p, const double *a)
     for (ptrdiff_t i = 0; i < p->n * kv_width; i++) p->k[i] = clamp(p->k[i], most), p->v[i] = clamp(p->v[i], most);
     norm_heads(p, PF_TENSOR_Q_NORM, p->q, q_width);
     norm_heads(p, PF_TENSOR_K_NORM, p->k, kv_width);
+    if (p->plan->query_growth > 0.0f)
+        for (ptrdiff_t i = 0; i < p->n * q_width; i++)
+            p->q[i] *= 1.0 + p->plan->query_growth * log(1.0 + (double)(i / q_width / p->plan->query_growth_step));
     rotate(p, p->q, p->c->n_heads);
     rotate(p, p->k, p->c->n_kv_heads);
     if (p->plan->positions == PF_POSITIONS_ALIBI) pf_config_alibi_slopes(p->c, slopes);

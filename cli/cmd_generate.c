@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
+#include "cli/hub.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
@@ -299,13 +300,28 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
     return code;
 }
 
+/* The conversation of --chat, by the template of the model whose tokenizer is used. */
+static pf_status read_chat(const pf_options *options, const pf_setup *setup, pf_tokens *ids, pf_error *error)
+{
+    char directory[PF_MAX_PATH];
+    pf_bytes text = { 0 };
+    if (setup->tokenizer == NULL)
+        return pf_fail(error, PF_INVALID, "--chat needs text, and the model's directory has no tokenizer.json");
+    PF_TRY(pf_hub_find_tokenizer(options->model != NULL ? options->model : options->draft, directory, error));
+    const pf_status status = pf_input_read_chat(options->chat_file, directory, setup->tokenizer, &text, ids, error);
+    pf_bytes_clear(&text);
+    return status;
+}
+
 /* *text: the ids of a prompt that is one. */
 static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *text, uint64_t *seed, pf_error *error)
 {
     *seed = options->sampling.seed;
     if (!options->seed_given) PF_TRY(draw_seed(seed, error));
     PF_TRY(pf_setup_open(options, false, setup, error));
-    if (options->tokens_given)
+    if (options->chat_file != NULL)
+        PF_TRY(read_chat(options, setup, text, error));
+    else if (options->tokens_given)
         PF_TRY(pf_input_check_ids(&options->tokens, pf_model_ids(&setup->verifier_info), error));
     else
         PF_TRY(pf_input_read_prompt(options, setup->tokenizer, text, error));
@@ -329,9 +345,9 @@ static int end_early(const pf_options *options, const pf_tokens *prompt, uint64_
 static int check(const pf_options *o)
 {
     const pf_command *self = &pf_command_generate;
-    const int n_prompts = (o->prompt != NULL) + (o->prompt_file != NULL) + o->tokens_given;
+    const int n_prompts = (o->prompt != NULL) + (o->prompt_file != NULL) + (o->chat_file != NULL) + o->tokens_given;
     if (n_prompts != 1)
-        return pf_options_misuse(self, "%s prompt: give one of -p TEXT, -f FILE and --tokens IDS",
+        return pf_options_misuse(self, "%s prompt: give one of -p TEXT, -f FILE, --tokens IDS and --chat FILE",
                                  n_prompts ? "more than one" : "there is no");
     if (o->verifier) {
         if (o->model) return pf_options_misuse(self, "--verifier has the target: give -d DRAFT, and no -m");
@@ -387,7 +403,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,
 const pf_command pf_command_generate = {
     .name = "generate",
     .summary = "continue a text, with or without a drafter",
-    .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p TEXT | -f FILE | --tokens IDS) [options]",
+    .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p TEXT | -f FILE | --tokens IDS | --chat FILE) [options]",
     .description =
         "Writes the continuation to standard output, and its figures to standard error. With a drafter the text is\n"
         "plain decoding's (greedy, coupled) or has its distribution (rejection).\n",

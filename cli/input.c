@@ -8,9 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/interrupt.h"
+#include "jinja/chat_template.h"
 
-enum { MAX_INPUT_BYTES = 1 << 28 };
+enum { MAX_INPUT_BYTES = 1 << 28, MAX_CHAT_BYTES = 1 << 26 };
 
 bool pf_input_wait(int descriptor)
 {
@@ -82,6 +84,42 @@ pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_
     if (status == PF_OK || status == PF_CANCELLED) return status;
     return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes,
                    pf_tokenizer_refusal(status));
+}
+
+/* The document of a file, of which the caller drops the reference. */
+static pf_status read_json(const char *path, json_t **out, pf_error *error)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    json_error_t why;
+    PF_TRY(pf_input_read(path, &text, &n_bytes, error));
+    pf_status status = pf_json_check_size(pf_input_name(path), text, n_bytes, MAX_CHAT_BYTES, error);
+    if (status == PF_OK) {
+        *out = json_loadb(text, n_bytes, JSON_ALLOW_NUL, &why);
+        if (*out == NULL)
+            status = pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", pf_input_name(path), why.line, why.column,
+                             why.text);
+    }
+    free(text);
+    return status;
+}
+
+pf_status pf_input_read_chat(const char *path, const char *directory, const pf_tokenizer *tokenizer, pf_bytes *text,
+                             pf_tokens *out, pf_error *error)
+{
+    json_t *conversation = NULL;
+    pf_chat_template *chat = NULL;
+    pf_error why = { 0 };
+    PF_TRY(read_json(path, &conversation, error));
+    pf_status status = pf_chat_template_open(directory, &chat, error);
+    if (status == PF_OK) {
+        status = pf_chat_template_render(chat, conversation, text, &why);
+        if (status != PF_OK) status = pf_fail(error, status, "%s: %s", pf_input_name(path), why.text);
+    }
+    if (status == PF_OK) status = pf_input_encode(tokenizer, text->data ? text->data : "", text->n, false, out, error);
+    pf_chat_template_close(chat);
+    json_decref(conversation);
+    return status;
 }
 
 pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *error)

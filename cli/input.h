@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/bytes.h"
 #include "cli/options.h"
 #include "tokenizer/tokenizer.h"
 
@@ -12,6 +13,13 @@
  * PF_INVALID: the model has no tokenizer (NULL).  PF_UNAVAILABLE: the file cannot be read.  Also as pf_input_encode. */
 PF_MUST_USE pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                            pf_error *error);
+
+/* Renders the conversation of --chat FILE with the chat template of a directory, and appends the text's ids to *out; nothing is
+ * added to what the template gives. The text goes to *text, which the caller clears.
+ * PF_FORMAT: the file is no JSON, or no conversation.  Also as pf_chat_template_open, pf_chat_template_render,
+ * pf_input_read and pf_input_encode. */
+PF_MUST_USE pf_status pf_input_read_chat(const char *path, const char *directory, const pf_tokenizer *tokenizer,
+                                         pf_bytes *text, pf_tokens *out, pf_error *error);
 
 /* All of --tokens. PF_INVALID: one is none of the n_ids there are. */
 PF_MUST_USE pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *error);

@@ -56,6 +56,7 @@ static const struct pf_option_row prompt_rows[] = {
     ROW('f', "file", "FILE", "the same from a file or a pipe; - is standard input", KIND_FILE,
         .offset = AT(prompt_file)),
     ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS),
+    ROW(0, "chat", "FILE", "messages as JSON, put into the model's chat template", KIND_FILE, .offset = AT(chat_file)),
 };
 GROUP(pf_options_prompt, "Prompt", prompt_rows);
 
@@ -68,6 +69,7 @@ static const struct pf_option_row text_rows[] = {
     ROW('p', "prompt", "TEXT", "the text; without it, standard input to its end", KIND_STRING, .offset = AT(prompt)),
     ROW(0, "no-special", NULL, "leave out what the tokenizer adds (BOS and the like)", KIND_FLAG,
         .offset = AT(no_special)),
+    ROW(0, "chat", "FILE", "messages as JSON, put into the model's chat template", KIND_FILE, .offset = AT(chat_file)),
 };
 GROUP(pf_options_text, "Input", text_rows);
 

@@ -53,8 +53,8 @@ typedef struct {
     const char *output; /* of quantize */
     bool loopback;
 
-    /* the prompt: at most one of the three */
-    const char *prompt, *prompt_file;
+    /* the prompt: at most one of the four */
+    const char *prompt, *prompt_file, *chat_file;
     pf_tokens tokens;
     bool tokens_given;
 
@@ -122,9 +122,9 @@ typedef struct pf_command {
 } pf_command;
 
 extern const pf_option_group pf_options_model;         /* -m */
-extern const pf_option_group pf_options_prompt;        /* -p, -f, --tokens */
+extern const pf_option_group pf_options_prompt;        /* -p, -f, --tokens, --chat */
 extern const pf_option_group pf_options_ids;           /* --tokens */
-extern const pf_option_group pf_options_text;          /* -p, --no-special */
+extern const pf_option_group pf_options_text;          /* -p, --no-special, --chat */
 extern const pf_option_group pf_options_generating;    /* -n, --stop, ... */
 extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k, ... */
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */

@@ -1,0 +1,176 @@
+#include "jinja/chat_template.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "jinja/jinja.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 26 }; /* of tokenizer_config.json, which may list a vocabulary's added tokens */
+
+struct pf_chat_template {
+    pf_jinja *plain, *with_tools; /* with_tools NULL: there is one template for all */
+    json_t *tokens;               /* bos_token, eos_token, ...: texts */
+};
+
+/* ---- the template ---------------------------------------------------------------------------------------------------- */
+
+static pf_status parse(const char *name, const json_t *source, pf_jinja **out, pf_error *error)
+{
+    return pf_jinja_parse(name, json_string_value(source), json_string_length(source), out, error);
+}
+
+/* The template of a name in a list of {"name", "template"}; NULL: there is none. */
+static const json_t *named(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i), *source = json_object_get(item, "template");
+        const char *text = json_string_value(json_object_get(item, "name"));
+        if (text != NULL && strcmp(text, name) == 0 && json_is_string(source)) return source;
+    }
+    return NULL;
+}
+
+/* The templates of a document with "chat_template"; none where it has none. */
+static pf_status read_document(pf_chat_template *chat, const pf_json *doc, pf_error *error)
+{
+    const json_t *source = json_object_get(doc->root, "chat_template");
+    if (source == NULL || json_is_null(source)) return PF_OK;
+    if (json_is_array(source)) {
+        const json_t *tool_use = named(source, "tool_use"), *list = source;
+        source = named(list, "default");
+        if (source == NULL)
+            return pf_fail(error, PF_FORMAT, "%s: chat_template lists no template that is named \"default\"",
+                           doc->name);
+        if (tool_use != NULL) PF_TRY(parse(doc->name, tool_use, &chat->with_tools, error));
+    }
+    if (!json_is_string(source))
+        return pf_fail(error, PF_FORMAT, "%s: chat_template must be a text, or a list of named ones", doc->name);
+    return parse(doc->name, source, &chat->plain, error);
+}
+
+static pf_status read_jinja_file(pf_chat_template *chat, const char *path, pf_error *error)
+{
+    char *source = NULL;
+    size_t n_bytes = 0;
+    pf_error why = { 0 };
+    const pf_status read = pf_file_read(path, PF_JINJA_MAX_SOURCE, &source, &n_bytes, &why);
+    if (read == PF_UNAVAILABLE) return PF_OK;
+    if (read != PF_OK) return pf_fail(error, read, "%s", why.text);
+    const pf_status status = pf_jinja_parse(path, source, n_bytes, &chat->plain, error);
+    free(source);
+    return status;
+}
+
+/* A document that may be absent: its root is NULL then. */
+static pf_status open_optional(const char *directory, const char *name, pf_json *out, pf_error *error)
+{
+    char path[PF_FILE_PATH_BYTES];
+    pf_error why = { 0 };
+    PF_TRY(pf_file_join(directory, name, path, error));
+    const pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, out, &why);
+    if (status == PF_OK || status == PF_UNAVAILABLE) return PF_OK;
+    return pf_fail(error, status, "%s", why.text);
+}
+
+/* ---- the special tokens ---------------------------------------------------------------------------------------------- */
+
+/* The text of a token: a string, or an object with "content". */
+static json_t *token_text(json_t *node)
+{
+    return json_is_object(node) ? json_object_get(node, "content") : node;
+}
+
+static void take_tokens(pf_chat_template *chat, const pf_json *doc)
+{
+    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *text = token_text(json_object_get(doc->root, names[i]));
+        if (json_is_string(text)) (void)json_object_set(chat->tokens, names[i], text);
+    }
+}
+
+static pf_status read_configs(pf_chat_template *chat, const char *directory, pf_json *processor, pf_json *map,
+                              pf_json *config, pf_error *error)
+{
+    PF_TRY(open_optional(directory, "chat_template.json", processor, error));
+    PF_TRY(open_optional(directory, "special_tokens_map.json", map, error));
+    PF_TRY(open_optional(directory, "tokenizer_config.json", config, error));
+    if (chat->plain == NULL) PF_TRY(read_document(chat, processor, error));
+    if (chat->plain == NULL) PF_TRY(read_document(chat, config, error));
+    take_tokens(chat, map);
+    take_tokens(chat, config); /* it has the last word */
+    return PF_OK;
+}
+
+pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error)
+{
+    char path[PF_FILE_PATH_BYTES];
+    pf_json processor = { 0 }, map = { 0 }, config = { 0 };
+    PF_TRY(pf_file_join(directory, "chat_template.jinja", path, error));
+    pf_chat_template *chat = calloc(1, sizeof *chat);
+    if (chat == NULL || (chat->tokens = json_object()) == NULL) {
+        free(chat);
+        return pf_fail(error, PF_NOMEM, "%s: no memory for its chat template", directory);
+    }
+    pf_status status = read_jinja_file(chat, path, error);
+    if (status == PF_OK) status = read_configs(chat, directory, &processor, &map, &config, error);
+    if (status == PF_OK && chat->plain == NULL)
+        status = pf_fail(error, PF_UNAVAILABLE,
+                         "%s: no chat template: neither chat_template.jinja nor chat_template.json is there, and "
+                         "tokenizer_config.json has no chat_template",
+                         directory);
+    pf_json_close(&processor);
+    pf_json_close(&map);
+    pf_json_close(&config);
+    if (status != PF_OK)
+        pf_chat_template_close(chat);
+    else
+        *out = chat;
+    return status;
+}
+
+void pf_chat_template_close(pf_chat_template *chat)
+{
+    if (chat == NULL) return;
+    pf_jinja_release(chat->plain);
+    pf_jinja_release(chat->with_tools);
+    json_decref(chat->tokens);
+    free(chat);
+}
+
+/* ---- rendering ------------------------------------------------------------------------------------------------------- */
+
+/* The variables of the template. NULL: no memory. */
+static json_t *variables_of(const pf_chat_template *chat, const json_t *conversation)
+{
+    json_t *variables = json_deep_copy(chat->tokens), *given = (json_t *)(uintptr_t)conversation;
+    bool fits = variables != NULL;
+    fits = fits && json_object_set_new(variables, "tools", json_null()) == 0;
+    fits = fits && json_object_set_new(variables, "documents", json_null()) == 0;
+    fits = fits && json_object_set_new(variables, "add_generation_prompt", json_true()) == 0;
+    if (json_is_object(conversation))
+        fits = fits && json_object_update(variables, given) == 0;
+    else
+        fits = fits && json_object_set(variables, "messages", given) == 0;
+    if (fits) return variables;
+    json_decref(variables);
+    return NULL;
+}
+
+pf_status pf_chat_template_render(const pf_chat_template *chat, const json_t *conversation, pf_bytes *out,
+                                  pf_error *error)
+{
+    const json_t *messages = json_is_object(conversation) ? json_object_get(conversation, "messages") : conversation;
+    if (!json_is_array(messages))
+        return pf_fail(error, PF_FORMAT, "a conversation must be a list of messages, or an object with \"messages\"");
+    json_t *variables = variables_of(chat, conversation);
+    if (variables == NULL) return pf_fail(error, PF_NOMEM, "no memory for the variables of the chat template");
+    const bool has_tools = json_array_size(json_object_get(variables, "tools")) > 0;
+    const pf_status status =
+        pf_jinja_render(has_tools && chat->with_tools != NULL ? chat->with_tools : chat->plain, variables, out, error);
+    json_decref(variables);
+    return status;
+}

@@ -1,0 +1,31 @@
+/*
+ * The chat template of a model: finds it beside the tokenizer, and renders a conversation with it as transformers'
+ * apply_chat_template does.
+ *
+ *      chat_template.jinja, else chat_template.json, else "chat_template" of tokenizer_config.json: a template, or a list of
+ *      named ones, of which "default" is taken, or "tool_use" where the conversation has tools
+ *
+ * Threads: any number may render.
+ */
+#ifndef PF_CHAT_TEMPLATE_H
+#define PF_CHAT_TEMPLATE_H
+
+#include <jansson.h>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+typedef struct pf_chat_template pf_chat_template;
+
+/* Reads the template and the special tokens of a directory. PF_UNAVAILABLE: it has no template; the sentence says where one was
+ * looked for.  Else as pf_json_open and pf_jinja_parse. The caller ends it with pf_chat_template_close. */
+PF_MUST_USE pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error);
+void pf_chat_template_close(pf_chat_template *chat); /* NULL is fine */
+
+/* Renders a conversation: a list of messages, or an object with "messages" and, where they are wanted, "tools", "documents",
+ * "add_generation_prompt" (true by default) and other variables of the template. Appends the text to *out.
+ * PF_FORMAT: it is neither.  Else as pf_jinja_render. */
+PF_MUST_USE pf_status pf_chat_template_render(const pf_chat_template *chat, const json_t *conversation, pf_bytes *out,
+                                              pf_error *error);
+
+#endif

@@ -403,7 +403,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,
 const pf_command pf_command_generate = {
     .name = "generate",
     .summary = "continue a text, with or without a drafter",
-    .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p TEXT | -f FILE | --tokens IDS | --chat FILE) [options]",
+    .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p | -f | --tokens | --chat) INPUT [options]",
     .description =
         "Writes the continuation to standard output, and its figures to standard error. With a drafter the text is\n"
         "plain decoding's (greedy, coupled) or has its distribution (rejection).\n",

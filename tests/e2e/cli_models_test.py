@@ -156,9 +156,9 @@ class BadModels(Case):
     def test_unused_keys_and_tensors_are_warnings_and_refused_by_strict(self):
         model = self.broken("besides")
         config = json.loads((model / "config.json").read_text())
-        changed = {**config, "custom_pipelines": {}, "seq_length": 2048, "summary_type": "first", "num_hidden_layers": 1}
+        changed = {**config, "custom_pipelines": {}, "seq_length": 2048, "language": "en", "num_hidden_layers": 1}
         (model / "config.json").write_text(json.dumps(changed))
-        keys = f"{model}/config.json: 3 keys are not known and not read: custom_pipelines, seq_length, summary_type"
+        keys = f"{model}/config.json: 3 keys are not known and not read: custom_pipelines, seq_length, language"
         tensors = f"{model}: 9 tensors of the files are not used: model.layers.1."
         commands = [["generate", "-m", model, "-p", "a", "-n", "1"], ["logits", "-m", model, "--tokens", "1"], ["info", "-m", model],
                     ["generate", "-m", self.target, "-d", model, "-p", "a", "-n", "1"],
@@ -339,7 +339,7 @@ class BadModels(Case):
         model = self.broken("unknown")
         config = json.loads((model / "config.json").read_text())
         (model / "config.json").write_text(json.dumps({**config, "architectures": ["FooForCausalLM"], "model_type": "foo"}))
-        self.assert_fails("generate", "-m", model, "-p", "a", saying=["FooForCausalLM", "LlamaForCausalLM"])
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["FooForCausalLM", "(known: llama, mistral, "])
         (model / "config.json").write_text("{")
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
         (model / "config.json").unlink()

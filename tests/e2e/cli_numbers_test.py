@@ -142,6 +142,19 @@ class Numbers(Case):
         self.assertEqual(self.run_json("logits", "-m", same, "--tokens", self.IDS),
                          self.run_json("logits", "-m", tied, "--tokens", self.IDS))
 
+    def test_info_says_where_positions_are_and_names_the_token_of_parallel_drafts(self):
+        model = tiny_llama.make(self.root / "pard")
+        config = json.loads((model / "config.json").read_text())
+        self.assertNotIn("pard_token", self.run_json("info", "-m", model)["model"])
+        (model / "config.json").write_text(json.dumps({**config, "pard_token": 7}))
+        document = self.run_json("info", "-m", model)["model"]
+        self.assertEqual((document["pard_token"], document["positions"], document["rope"]), (7, "rotary", "default"))
+        shown = self.run_ok("info", "-m", model).out.decode()
+        self.assertIn("positions rotary, rope default\n", shown)
+        self.assertIn("in parallel, by token 7 (PARD)", shown)
+        (model / "config.json").write_text(json.dumps({**config, "pard_token": 100000}))
+        self.assert_fails("info", "-m", model, saying=["pard_token is 100000"])
+
     def test_logits_of_a_short_text_do_not_depend_on_the_scaled_context(self):
         factors = {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)], "factor": 8.0}
         scalings = [({"rope_type": "longrope", "original_max_position_embeddings": 64, **factors}, 512, 64),

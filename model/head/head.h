@@ -24,6 +24,7 @@ typedef struct {
     pf_head kind; /* resolved: never AUTO */
     int32_t n_vocab, hidden;
     const pf_kernels *kernels; /* the model's */
+    const char *why_full;      /* why AUTO has taken no bounded head, a static string (head_choice.h); or NULL */
 
     pf_linear full; /* [vocab, hidden] */
     pf_format format;
@@ -76,7 +77,8 @@ static inline const pf_linear *pf_head_step_matrix(const pf_lm_head *head)
 const pf_gemm *pf_head_gemm(const pf_lm_head *head);
 const pf_kernel *pf_head_product(const pf_lm_head *head, const pf_linear *linear);
 
-/* Why the matrix has its format, or what the rows are for: one sentence. NULL: for the reason of all other matrices. */
+/* Why the matrix has its format, or what the rows are for: one sentence. NULL: for the reason of all other matrices, behind which
+ * stands why the head is not bounded (why_full). */
 const char *pf_head_matrix_reason(const pf_lm_head *head, const pf_linear *linear);
 const char *pf_head_rows_reason(const pf_lm_head *head, bool are_embedding);
 

@@ -1,5 +1,7 @@
 #include "model/head/head_choice.h"
 
+#include <math.h>
+
 #include "kernels/gemm/gemm.h"
 
 /* A screened head is rounded from numbers, and keeps them as BF16. */
@@ -14,13 +16,34 @@ static pf_status check_screened(const pf_head_facts *f, pf_error *error)
                        f->dtype);
     if (!f->has_own_products)
         return pf_fail(error, PF_UNSUPPORTED, "a screened head is not supported with oneDNN's products");
+    if (f->has_bias)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "a screened head is not supported for an LM head with a bias (lm_head.bias)");
     return PF_OK;
 }
 
-/* A bounded head needs numbers that INT8 has half the bytes of. */
-static bool can_be_bounded(const pf_head_facts *f)
+/* Whether the largest of the scaled logits is the first of the largest before: a power of two changes no other bit of a number.
+ * Another factor rounds, and may make two logits equal. */
+static bool keeps_order(float scale)
 {
-    return !f->is_integer && !f->is_f16 && f->has_own_products && !f->has_bias && f->hidden <= PF_GEMM_MAX_INT_K;
+    int exponent;
+    return scale > 0.0f && frexpf(scale, &exponent) == 0.5f;
+}
+
+/* Why the best of what the matrix gives may not be the best logit; or NULL. */
+static const char *reordered_because(const pf_head_facts *f)
+{
+    if (f->has_bias) return "the LM head has a bias (lm_head.bias)";
+    if (f->logit_softcap != 0.0f)
+        return "logits are capped, which may make two of them equal (final_logit_softcapping)";
+    if (!keeps_order(f->logit_scale)) return "logits are scaled by a factor that is no power of two (logit_scale)";
+    return NULL;
+}
+
+/* A bounded head needs numbers that INT8 has half the bytes of. */
+static bool has_fewer_bytes(const pf_head_facts *f)
+{
+    return !f->is_integer && !f->is_f16 && f->has_own_products && f->hidden <= PF_GEMM_MAX_INT_K;
 }
 
 /* Whether the bytes that it saves are worth a second head: they come from memory, and are a twentieth of a step's. */
@@ -30,14 +53,18 @@ static bool pays_bounded(const pf_head_facts *f)
     return f->step_is_from_memory && n_weights * (f->weight_bytes - 1.0) >= f->step_bytes / 20.0;
 }
 
-pf_status pf_head_choose(const pf_head_facts *facts, pf_head *kind, pf_error *error)
+pf_status pf_head_choose(const pf_head_facts *facts, pf_head *kind, const char **why_full, pf_error *error)
 {
-    const pf_head best = can_be_bounded(facts) && pays_bounded(facts) ? PF_HEAD_BOUNDED : PF_HEAD_FULL;
+    const char *reordered = reordered_because(facts);
+    const bool pays = has_fewer_bytes(facts) && pays_bounded(facts);
     if (facts->asked == PF_HEAD_SCREENED) PF_TRY(check_screened(facts, error));
-    if (facts->asked == PF_HEAD_BOUNDED && !can_be_bounded(facts))
+    if (facts->asked == PF_HEAD_BOUNDED && !has_fewer_bytes(facts))
         return pf_fail(error, PF_UNSUPPORTED,
                        "a bounded head is for weights in f32 or bf16, an LM head without a bias, and not for oneDNN");
-    *kind = facts->asked == PF_HEAD_AUTO ? best : facts->asked;
+    if (facts->asked == PF_HEAD_BOUNDED && reordered != NULL)
+        return pf_fail(error, PF_UNSUPPORTED, "a bounded head is not possible: %s", reordered);
+    *kind = facts->asked != PF_HEAD_AUTO ? facts->asked : pays && reordered == NULL ? PF_HEAD_BOUNDED : PF_HEAD_FULL;
+    *why_full = facts->asked == PF_HEAD_AUTO && pays ? reordered : NULL;
     return PF_OK;
 }
 

@@ -19,14 +19,18 @@ typedef struct {
     pf_type row_type;      /* of the embedding */
     bool has_own_products; /* not oneDNN's */
     bool has_bias;         /* the head */
+    float logit_scale;     /* 1: none */
+    float logit_softcap;   /* 0: none */
     int32_t n_vocab, hidden;
     double step_bytes;        /* of a decode step with a full head */
     double weight_bytes;      /* of one weight */
     bool step_is_from_memory; /* not from the cache */
 } pf_head_facts;
 
-/* The kind, never AUTO. PF_UNSUPPORTED: what was asked for is not possible; the sentence says why, without the model's name. */
-PF_MUST_USE pf_status pf_head_choose(const pf_head_facts *facts, pf_head *kind, pf_error *error);
+/* The kind, never AUTO. *why_full: why AUTO has not taken a bounded head that would save enough bytes, a static string that ends
+ * a sentence about it; else NULL. PF_UNSUPPORTED: what was asked for is not possible; the sentence says why, without the model's
+ * name. */
+PF_MUST_USE pf_status pf_head_choose(const pf_head_facts *facts, pf_head *kind, const char **why_full, pf_error *error);
 
 /* Whether a model of `bytes` with a bounded head leaves too little of memory_bytes, and is to have a full head: where AUTO has
  * chosen the bounded one. */

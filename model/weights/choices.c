@@ -82,16 +82,20 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
                                   .row_type = m->row_type,
                                   .has_own_products = has_own_products(src),
                                   .has_bias = pf_config_has_bias(&m->config, PF_TENSOR_HEAD),
+                                  .logit_scale = m->config.plan.logit_scale,
+                                  .logit_softcap = m->config.plan.logit_softcap,
                                   .n_vocab = m->config.vocab_size,
                                   .hidden = m->config.embedding_size,
                                   .step_bytes = step_bytes,
                                   .weight_bytes = weight_bytes,
                                   .step_is_from_memory = pf_model_is_beyond_cache(m, (size_t)step_bytes) };
     pf_head kind = PF_HEAD_FULL;
+    const char *why_full = NULL;
     pf_error why = { 0 };
-    const pf_status status = pf_head_choose(&facts, &kind, &why);
+    const pf_status status = pf_head_choose(&facts, &kind, &why_full, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
     pf_head_begin(&m->head, kind, m->format, m->act, &m->kernels, facts.n_vocab, facts.hidden);
+    m->head.why_full = why_full;
     return PF_OK;
 }
 

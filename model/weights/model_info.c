@@ -91,7 +91,7 @@ uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn 
 typedef struct {
     void (*visit)(void *user, const pf_model_tensor *tensor);
     void *user;
-    char format[96], reason[256];
+    char format[96], reason[512];
 } visitor;
 
 static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int32_t layer)
@@ -283,8 +283,15 @@ static void visit_end(const pf_model *m, visitor *v, const pf_matrix_recipe *rec
 
 static void visit_head_matrix(const pf_model *m, visitor *v, const pf_linear *linear)
 {
-    visit_linear(m, v, &pf_head_recipe, (pf_tensor_id){ .layer = 0 }, linear, pf_head_product(&m->head, linear),
-                 pf_head_matrix_reason(&m->head, linear));
+    const pf_kernel *kernel = pf_head_product(&m->head, linear);
+    char why[256], reason[512];
+    const char *given = pf_head_matrix_reason(&m->head, linear);
+    if (given == NULL && m->head.why_full != NULL) {
+        explain_kernel(m, kernel, why, sizeof why);
+        snprintf(reason, sizeof reason, "%s; the head is not bounded: %s", why, m->head.why_full);
+        given = reason;
+    }
+    visit_linear(m, v, &pf_head_recipe, (pf_tensor_id){ .layer = 0 }, linear, kernel, given);
 }
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)

@@ -1,5 +1,6 @@
 /* Tests the choices of AUTO for simulated machines and models of several sizes. */
 #include "model/forward/context.h"
+#include "model/head/head_choice.h"
 #include "model/weights/weights.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
@@ -100,6 +101,50 @@ static void auto_takes_a_bounded_head_only_if_a_quarter_of_the_memory_stays_free
     assert_says(error, "this machine has");
     assert_null(model);
     pf_tiny_model_remove(directory);
+}
+
+/* A head that saves enough bytes to be bounded, of a plan that changes logits in one way or none. */
+static void logits_that_are_changed_keep_the_head_full_and_say_why(void **state)
+{
+    (void)state;
+    const struct {
+        bool has_bias;
+        float scale, softcap;
+        const char *why; /* NULL: it is bounded */
+    } cases[] = {
+        { false, 1.0f, 0.0f, NULL },           { false, 0.0625f, 0.0f, NULL },
+        { false, 8.0f, 0.0f, NULL },           { true, 1.0f, 0.0f, "bias" },
+        { false, 1.0f, 30.0f, "capped" },      { false, 0.3f, 0.0f, "logit_scale" },
+        { false, -0.5f, 0.0f, "logit_scale" }, { false, 0.0f, 0.0f, "logit_scale" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_head_facts facts = { .asked = PF_HEAD_AUTO,
+                                .dtype = "bf16",
+                                .row_type = PF_TYPE_BF16,
+                                .has_own_products = true,
+                                .has_bias = cases[i].has_bias,
+                                .logit_scale = cases[i].scale,
+                                .logit_softcap = cases[i].softcap,
+                                .n_vocab = 1000,
+                                .hidden = 64,
+                                .step_bytes = 1e6,
+                                .weight_bytes = 2.0,
+                                .step_is_from_memory = true };
+        pf_head kind = PF_HEAD_AUTO;
+        const char *why = "";
+        pf_error error;
+        assert_ok(pf_head_choose(&facts, &kind, &why, &error), error);
+        assert_int_equal(kind, cases[i].why == NULL ? PF_HEAD_BOUNDED : PF_HEAD_FULL);
+        assert_true((why == NULL) == (cases[i].why == NULL));
+        if (why != NULL) assert_non_null(strstr(why, cases[i].why));
+
+        facts.asked = PF_HEAD_BOUNDED;
+        const pf_status status = pf_head_choose(&facts, &kind, &why, &error);
+        assert_int_equal(status, cases[i].why == NULL ? PF_OK : PF_UNSUPPORTED);
+        if (cases[i].why != NULL) assert_says(error, cases[i].why);
+        facts.asked = PF_HEAD_SCREENED;
+        assert_int_equal(pf_head_choose(&facts, &kind, &why, &error), cases[i].has_bias ? PF_UNSUPPORTED : PF_OK);
+    }
 }
 
 static void a_context_is_limited_by_the_memory_of_the_machine_the_model_was_loaded_for(void **state)
@@ -234,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_takes_a_bounded_head_when_weights_exceed_the_cache_and_it_saves_a_twentieth),
         cmocka_unit_test(auto_takes_a_bounded_head_only_if_a_quarter_of_the_memory_stays_free),
+        cmocka_unit_test(logits_that_are_changed_keep_the_head_full_and_say_why),
         cmocka_unit_test(a_context_is_limited_by_the_memory_of_the_machine_the_model_was_loaded_for),
         cmocka_unit_test(weights_larger_than_the_cache_are_marked_as_read_from_memory),
         cmocka_unit_test(a_tied_embedding_keeps_separate_rows_when_weights_fit_in_the_cache),

@@ -60,8 +60,11 @@ static void clip(float *x, size_t stride, int32_t n_rows, int32_t n_columns, flo
 static void norm_columns(const pf_worker *w, float *x, const float *weight, const float *bias, int32_t n_rows,
                          int32_t n_columns, size_t stride)
 {
-    w->kernels->rmsnorm(x, x, weight, n_rows, n_columns, stride, w->c->model->config.norm_eps);
-    (void)bias;
+    const pf_config *config = &w->c->model->config;
+    if (config->plan.head_norm_kind == PF_NORM_LAYER)
+        w->kernels->layernorm(x, x, weight, bias, n_rows, n_columns, stride, config->norm_eps);
+    else
+        w->kernels->rmsnorm(x, x, weight, n_rows, n_columns, stride, config->norm_eps);
 }
 
 /* Each head by itself. */
@@ -173,6 +176,7 @@ void pf_attend_store(const pf_worker *w, const pf_pass_span *span, int32_t layer
 static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, int32_t layer)
 {
     const pf_context *c = w->c;
+    const pf_plan *plan = &c->model->config.plan;
     return (pf_attn_args){ .pages = pages_of(w, span, layer),
                            .q = w->q.data + (size_t)span->first_row * w->q.stride,
                            .q_stride = w->q.stride,
@@ -181,7 +185,7 @@ static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, i
                            .n_rows = span->n_rows,
                            .n_heads = c->model->config.n_heads,
                            .position = span->position,
-                           .scale = c->model->config.plan.attention_scale,
+                           .scale = plan->attention_scale,
                            .parents = span->parents };
 }
 
@@ -218,13 +222,13 @@ static bool units_pay(const pf_config *config, const pf_attn_args *args, int32_t
 }
 
 /* Of one sequence alone: several have enough items. */
-static bool shares_keys(const pf_worker *w)
+static bool shares_keys(const pf_worker *w, int32_t layer)
 {
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
     if (c->n_attention_parts == 0 || c->heads_apart || !pf_worker_has_company(w)) return false;
     if (c->n_spans != 1 || c->n_rows > PF_SHARED_KEYS_ROWS) return false;
-    const pf_attn_args args = attention_of(w, &c->spans[0], 0);
+    const pf_attn_args args = attention_of(w, &c->spans[0], layer);
     const int32_t n_segments = pf_attn_segments(&args);
     const size_t n_lines = (size_t)config->n_heads * (size_t)c->n_rows;
     if (n_lines * (size_t)n_segments * pf_attn_part_floats(config->head_dim) > c->n_attention_parts) return false;
@@ -284,7 +288,7 @@ void pf_worker_attend(pf_worker *w, int32_t layer)
     const pf_context *c = w->c;
     pf_chunks_cut cut;
     int32_t unit = 1;
-    const bool in_chunks = attends_in_chunks(w, &cut, &unit), keys_shared = shares_keys(w);
+    const bool in_chunks = attends_in_chunks(w, &cut, &unit), keys_shared = shares_keys(w, layer);
     for (int32_t s = 0; s < c->n_spans; s++) {
         const pf_range items = pf_attend_items(w, &c->spans[s]);
         if (items.begin >= items.end) continue;

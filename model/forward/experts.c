@@ -195,6 +195,27 @@ static void multiply_share(const pf_worker *w, const pf_layer *layer, int32_t n_
     }
 }
 
+void pf_worker_multiply_experts(const pf_worker *w, const pf_layer *layer, int32_t n_rows)
+{
+    multiply_share(w, layer, n_rows, multiply_up);
+    multiply_share(w, layer, n_rows, multiply_down);
+}
+
+static size_t bytes_of(const pf_linear *linear)
+{
+    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
+}
+
+size_t pf_worker_expert_bytes(const pf_context *c, const pf_layer *layer)
+{
+    const int32_t *first = c->experts.routing.first;
+    size_t bytes = bytes_of(&layer->shared_gate) + bytes_of(&layer->shared_up) + bytes_of(&layer->shared_down);
+    for (int32_t e = 0; e < c->model->config.plan.n_experts; e++)
+        for (int32_t i = 0; i < PF_EXPERT_MATRICES && first[e] < first[e + 1]; i++)
+            bytes += bytes_of(&layer->experts[e * PF_EXPERT_MATRICES + i]);
+    return bytes;
+}
+
 /* ---- all of it ----------------------------------------------------------------------------------------------------- */
 
 void pf_worker_run_experts(pf_worker *w, int32_t layer, int32_t n_rows, pf_rows normed)

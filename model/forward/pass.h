@@ -109,7 +109,10 @@ int32_t pf_context_feed_forward_size(const pf_config *config);
 static inline void pf_model_norm(const pf_model *m, float *y, const float *x, const pf_norm_weights *norm,
                                  int32_t n_rows, int32_t n_columns, size_t stride)
 {
-    m->kernels.rmsnorm(y, x, norm->weight, n_rows, n_columns, stride, m->config.norm_eps);
+    if (m->config.plan.norm == PF_NORM_LAYER)
+        m->kernels.layernorm(y, x, norm->weight, norm->bias, n_rows, n_columns, stride, m->config.norm_eps);
+    else
+        m->kernels.rmsnorm(y, x, norm->weight, n_rows, n_columns, stride, m->config.norm_eps);
 }
 
 /* What follows the lookup of rows [begin, end) of the embedding, or their PROJECT_IN: positions, and a norm. */

@@ -23,18 +23,20 @@
 
 /* In the order in which a layer calls them first. */
 typedef enum {
-    PF_PASS_NORM,        /* before attention, before the feed-forward block, at the end */
+    PF_PASS_NORM,        /* before blocks, or behind them, and at the end */
     PF_PASS_PACK_NORMED, /* left sides: of QKV, of gate and up, of the head */
     PF_PASS_QKV,
-    PF_PASS_ROPE, /* of queries and keys */
+    PF_PASS_ROPE, /* of queries and keys, and their norms */
     PF_PASS_ATTN_STORE,
     PF_PASS_ATTN,
     PF_PASS_PACK_ATTENDED,
     PF_PASS_O,
-    PF_PASS_GATE_UP, /* two products */
+    PF_PASS_GATE_UP, /* two products, or one where there are no gates */
     PF_PASS_SWIGLU,
     PF_PASS_PACK_GATED,
     PF_PASS_DOWN,
+    PF_PASS_ROUTER,  /* of layers with experts */
+    PF_PASS_EXPERTS, /* the products and activations of the experts that the last such layer has chosen */
     PF_PASS_HEAD,
     PF_PASS_RESCORE, /* of a screened head */
     PF_N_PASS_KERNELS

@@ -146,10 +146,14 @@ void pf_multiply_own_heads(const pf_worker *w, const pf_linear *qkv, const pf_le
 
 void pf_activate_part(const pf_worker *w, pf_rows gate, pf_rows up, pf_row_group rows, pf_range columns)
 {
-    pf_gated_fn *const activate = w->kernels->gated[w->c->model->config.plan.activation];
+    const pf_plan *plan = &w->c->model->config.plan;
+    const int32_t n_columns = columns.end - columns.begin;
     float *gates = pf_row(gate, rows.first_row) + columns.begin;
-    activate(gates, gate.stride, gates, pf_row(up, rows.first_row) + columns.begin, gate.stride, rows.n_rows,
-             columns.end - columns.begin);
+    if (plan->gated)
+        w->kernels->gated[plan->activation](gates, gate.stride, gates, pf_row(up, rows.first_row) + columns.begin,
+                                            gate.stride, rows.n_rows, n_columns);
+    else
+        w->kernels->activate[plan->activation](gates, gate.stride, gates, gate.stride, rows.n_rows, n_columns);
 }
 
 static void multiply_gated_part(const pf_worker *w, const pf_layer *layer, pf_product_part p, const void *input,

@@ -171,6 +171,11 @@ void pf_worker_route(pf_worker *w, int32_t layer, const pf_left_side *rows, cons
 /* From the rows to what each expert gives for those that have chosen it. A barrier stands behind it. */
 void pf_worker_run_experts(pf_worker *w, int32_t layer, int32_t n_rows, pf_rows normed);
 
+/* The products of the rows as they were chosen last, without barriers, and the bytes of the weights that they read: for the
+ * benches. */
+void pf_worker_multiply_experts(const pf_worker *w, const pf_layer *layer, int32_t n_rows);
+size_t pf_worker_expert_bytes(const pf_context *context, const pf_layer *layer);
+
 /* Adds what the experts give to this thread's columns of `to`, or stores it there. */
 void pf_worker_sum_experts(const pf_worker *w, int32_t n_rows, pf_rows to, pf_gemm_mode mode);
 

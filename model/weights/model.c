@@ -151,13 +151,10 @@ static pf_status check_operations(const char *directory, const pf_config *config
         bool is_needed;
         const char *name;
     } missing[] = {
-        { plan->norm == PF_NORM_LAYER, "LayerNorm" },
-        { plan->activation != PF_ACTIVATION_SILU, "an activation other than SiLU" },
         { has_windows, "attention with a window" },
         { plan->attention_softcap > 0.0f, "attention with a soft cap" },
         { plan->positions == PF_POSITIONS_ALIBI, "ALiBi" },
         { plan->has[PF_TENSOR_SINKS], "attention sinks" },
-        { plan->normalised_head, "a head with normalised rows" },
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (missing[i].is_needed)

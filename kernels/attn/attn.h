@@ -1,9 +1,13 @@
 /*
  * Causal attention of a sequence's new rows over its keys and values in pages, and the store of new ones.
  *
- *   query row i stands at position p = position + i and sees keys 0 .. p:
+ *   query row i stands at position p = position + i and sees keys first .. p:
+ *       first = 0, or max(0, p - window + 1)                a window counts the row's own key
  *       s[t] = (scale * q[i, h]) . key[t, h / group]        group = n_heads / n_kv_heads
+ *       s[t] = softcap * tanh(s[t] / softcap)               if there is a soft cap
+ *       s[t] = s[t] + slopes[h] * (t - p)                   if there are slopes (ALiBi)
  *       out[i, h] = sum_t softmax(s)[t] * value[t, h / group]
+ *   with a sink exp(sinks[h]) is added to the sum by which the softmax divides: a score of no key, which has no value
  *
  * A page holds n_kv_heads heads one after the other, of page_tokens positions each, laid out as the products read them:
  * a score is a sum along a column of sixteen keys, an output one along a column of values. In 32-bit words:
@@ -26,15 +30,22 @@
  * Where members are more than items and keys are many, the keys of an item are shared, too, by segments, and the work has two
  * steps (pf_attn_step): the parts that segments give, of all rows of a key head, and then items joined of their parts.
  *
- *       unit = kv_head * n_segments + segment              n_units = n_kv_heads * n_segments
+ *       unit = kv_head * n_segments + segment - first      n_units = n_kv_heads * n_segments
+ *
+ * Segments below every row's window have no units: `first` is pf_attn_first_segment, n_segments pf_attn_segments. A segment
+ * without a key that a row sees has no part of that row, and none is joined.
  *
  * Order, the definition (attn_ref.c): it depends on positions alone, never on pages, ranges, chunks or threads.
  *   query        f32    q' = scale * q
  *                bf16   q' = scale * log2(e) * q, the scale's product first, rounded to bf16 (to nearest, ties to even)
  *   score        f32    c = 0; for each d in order:             c = fma(q'[d], key[d], c)
  *                bf16   c = 0; for each pair d, d+1 in order:   c = fma(q'[d], key[d], fma(q'[d+1], key[d+1], c))
+ *                unit: 1 in f32, log2(e) in bf16, the unit of scores; it multiplies softcap, slopes and sinks, rounded to f32
+ *                soft cap: cap = unit * softcap, by = 1 / cap, each rounded;     c = cap * pf_tanh(c * by)
+ *                slopes: slope = unit * slopes[h], rounded;                      c = fma(slope, t - p, c)
  *   softmax      keys in segments of PF_ATTN_SEGMENT positions, cut at its multiples, each by itself: top from minus infinity,
- *                sums and acc from 0. In it keys in blocks of PF_ATTN_BLOCK positions, likewise. For each block in order:
+ *                sums and acc from 0. In it keys in blocks of PF_ATTN_BLOCK positions, likewise. Segments and blocks without a key
+ *                that the row sees are left out. For each other block in order, t being those that the row sees:
  *                    top' = max(top, its scores);  rescale = exp(top - top')
  *                    weight[t] = exp(s[t] - top'), in bf16 rounded to bf16
  *                    sixteen sums: sum[i] = sum[i] * rescale, then weight[t] is added, in order of t, to the sum
@@ -42,7 +53,7 @@
  *                    acc[d] = acc[d] * rescale, then for each t, or pair t, t+1, in order:
  *                        f32    acc[d] = fma(weight[t], value[t, d], acc[d])
  *                        bf16   acc[d] = fma(weight[t], value[t, d], fma(weight[t+1], value[t+1, d], acc[d]))
- *                    where the odd one of a pair is not seen its weight and value count as 0
+ *                    where one of a pair is not seen its weight and value count as 0
  *                The amx class, bf16 by TDPBF16PS, sums apart what is even and what is odd, in scores of 32 elements and in
  *                blocks of 32 positions: even = fma(.., even), odd = fma(.., odd), both from 0, then c = c + (even + odd).
  *                A block's c begins at 0, and acc[d] = fma(acc[d], rescale, c).
@@ -50,19 +61,25 @@
  *   joined       what the first segment gives, and then each in order:
  *                    top' = max(top, its top);  a = exp(top - top'), b = exp(its top - top')
  *                    sum = fma(its sum, b, sum * a);  acc[d] = fma(its acc[d], b, acc[d] * a)
+ *   sink         sink = unit * sinks[h], rounded; after the last segment:
+ *                    top' = max(top, sink);  a = exp(top - top'), b = exp(sink - top')
+ *                    sum = fma(sum, a, b);  acc[d] = acc[d] * a
  *                out[d] = acc[d] / sum
- *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/vec/exp.h)
- * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
+ *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/vec/exp.h), pf_tanh in both that of kernels/vec/tanh.h
+ * So a row's bits are a function of its own q and of the keys and values at first .. p. In f32 they are the same on every
  * instruction set; in bf16 too, the amx class apart, as long as no number on the way is denormal: with VDPBF16PS rounding
  * to bf16 and the products read denormals as zero and give none, the others keep them.
  * Draft trees (parents): row i is stored at position + i all the same, but stands right behind its parent, and its keys
  * from position on are those of the rows on its path, in the path's order. Nothing else differs, so a row's bits are
  * those of the chain of the same tokens, wherever its ancestors lie.
  *
- * Slots past p, or off the path, are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus
- * infinity from where a segment begins to the end of a block: that row and head of out are NaN, others untouched.
+ * Slots past p, below first, or off the path, are not used, whatever lies there. Pages in which no row sees a key may be NULL.
+ * A NaN, a score of plus infinity, or nothing but minus infinity from the row's first key in a segment to the end of a
+ * block: that row and head of out are NaN, others untouched. A soft cap makes an infinite score finite.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
- * arXiv:1805.02867, section 3; parts of the keys: Dao et al., Flash-Decoding for long-context inference, 2023.
+ * arXiv:1805.02867, section 3; parts of the keys: Dao et al., Flash-Decoding for long-context inference, 2023; windows:
+ * Beltagy et al., arXiv:2004.05150, section 3.1; soft caps: Gemma 2, arXiv:2408.00118, section 2; slopes: Press et al.,
+ * arXiv:2108.12409, section 3; sinks: gpt-oss, arXiv:2508.10925, section 2.2.
  */
 #ifndef PF_KERNELS_ATTN_H
 #define PF_KERNELS_ATTN_H
@@ -147,7 +164,11 @@ typedef struct {
     float scale;            /* usually 1 / sqrt(head_dim) */
     const int32_t *parents; /* [n_rows] the row that each one follows, before it; -1: the context. NULL: a chain */
     pf_attn_step step;
-    float *parts; /* [n_units, lines of a key head, pf_attn_part_floats], 64-byte aligned; but for WHOLE */
+    float *parts;        /* [n_units, lines of a key head, pf_attn_part_floats], 64-byte aligned; but for WHOLE */
+    int32_t window;      /* keys that a row sees, its own included; 0: all */
+    float softcap;       /* above 0; 0: none */
+    const float *slopes; /* [n_heads] of ALiBi; positions below 2^24. NULL: none */
+    const float *sinks;  /* [n_heads] a learnt score of no key. NULL: none */
 } pf_attn_args;
 
 /* Where a row stands. */
@@ -159,9 +180,21 @@ static inline int32_t pf_attn_position(const pf_attn_args *args, int32_t row)
     return args->position + depth;
 }
 
+/* The first key that a row at a position sees. */
+static inline int32_t pf_attn_first_key(const pf_attn_args *args, int32_t position)
+{
+    const int32_t outside = position - args->window + 1;
+    return args->window > 0 && outside > 0 ? outside : 0;
+}
+
+/* Segments in which some row may see a key: the first one, and how many there are. */
+static inline int32_t pf_attn_first_segment(const pf_attn_args *args)
+{
+    return pf_attn_first_key(args, args->position) / PF_ATTN_SEGMENT;
+}
 static inline int32_t pf_attn_segments(const pf_attn_args *args)
 {
-    return (args->position + args->n_rows - 1) / PF_ATTN_SEGMENT + 1;
+    return (args->position + args->n_rows - 1) / PF_ATTN_SEGMENT + 1 - pf_attn_first_segment(args);
 }
 
 /* What a segment gives for a line, a row and head: acc [head_dim rounded up to 16], top, sum, and 14 that fill its line up. */
@@ -172,7 +205,8 @@ static inline size_t pf_attn_part_floats(int32_t head_dim)
 static inline float *pf_attn_part(const pf_attn_args *args, int32_t kv_head, int32_t segment, int32_t line)
 {
     const size_t lines = (size_t)args->n_rows * (size_t)(args->n_heads / args->pages.n_kv_heads);
-    const size_t unit = (size_t)kv_head * (size_t)pf_attn_segments(args) + (size_t)segment;
+    const size_t unit =
+        (size_t)kv_head * (size_t)pf_attn_segments(args) + (size_t)(segment - pf_attn_first_segment(args));
     return args->parts + (unit * lines + (size_t)line) * pf_attn_part_floats(args->pages.head_dim);
 }
 

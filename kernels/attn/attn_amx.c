@@ -11,9 +11,9 @@
  * its other rows hold arbitrary data, and their sums are not read. So sums of values do not stay in tiles: those of a
  * block start at zero and are added to the lines' sums by vectors, which have to rescale them anyway.
  *
- * The values of a block lie in one piece where tiles read them: where pages are smaller than a block, or its end is not
- * seen, a copy with zeros in the place of what is not. A line that sees less than its neighbours has weights of zero there,
- * which is not enough for an infinity or a NaN: then each line multiplies what it sees alone.
+ * The values of a block lie in one piece where tiles read them: where pages are smaller than a block, or its end or its begin
+ * is not seen, a copy with zeros in the place of what is not. A line that sees less than its neighbours has weights of zero
+ * there, which is not enough for an infinity or a NaN: then each line multiplies what it sees alone.
  */
 #include "kernels/vec/tiles_amx.h"
 
@@ -79,12 +79,26 @@ static void score(const attn_pass *pass, const attn_block *block, const attn_blo
 
 /* --- values --- */
 
-/* A pair's values of 16 elements, of which n exist: those of the first `seen` positions from the pair on, else zeros. */
-PF_V16 pf_v16 seen_values(const float *pair, int32_t n, int32_t seen)
+/* Positions begin .. end - 1 of a block. */
+typedef struct {
+    int32_t begin, end;
+} range;
+
+/* A pair's values of 16 elements, of which n exist: those of positions in `seen`, else zeros. The pair begins at `position`. */
+PF_V16 pf_v16 seen_values(const float *pair, int32_t n, range seen, int32_t position)
 {
-    if (seen <= 0) return pf_v16_set(0.0f);
+    const bool even = position >= seen.begin && position < seen.end;
+    const bool odd = position + 1 >= seen.begin && position + 1 < seen.end;
+    if (!even && !odd) return pf_v16_set(0.0f);
     const pf_v16 words = pf_v16_load_first(pair, n);
-    return seen == 1 ? pf_v16_even_of_words(words) : words;
+    if (even && odd) return words;
+    return even ? pf_v16_even_of_words(words) : pf_v16_odd_of_words(words);
+}
+
+/* What a line sees of the block at t0. */
+PF_V16 range seen_by(const attn_pass *pass, int32_t line, int32_t t0)
+{
+    return (range){ attn_unseen(pass->first_key[line], t0), attn_seen(pass, line, t0) };
 }
 
 static int32_t at_most_16(size_t n)
@@ -92,21 +106,21 @@ static int32_t at_most_16(size_t n)
     return n < 16 ? (int32_t)n : 16;
 }
 
-/* The values in one piece, [BLOCK_PAIRS, padded]: as they lie or a copy, with zeros behind what the last line sees. */
+/* The values in one piece, [BLOCK_PAIRS, padded]: as they lie or a copy, with zeros for what no line sees. */
 static void prepare(const attn_pass *pass, attn_block *block, int32_t t0)
 {
     enum { PAIRS = PF_ATTN_SIXTEEN / 2 };
-    const int32_t seen = attn_seen(pass, pass->n_lines - 1, t0);
-    bool whole = seen == PF_ATTN_BLOCK && pass->value_words == pass->padded;
+    const range seen = { attn_unseen(pass->least_first, t0), attn_seen(pass, pass->n_lines - 1, t0) };
+    bool whole = seen.begin == 0 && seen.end == PF_ATTN_BLOCK && pass->value_words == pass->padded;
     for (int i = 1; i < ATTN_SIXTEENS; i++)
         whole = whole && block->values[i] == block->values[i - 1] + PAIRS * pass->padded;
     if (whole) return;
-    const int32_t n_pairs = (seen + 1) / 2;
+    const int32_t n_pairs = (seen.end + 1) / 2;
     for (int32_t pair = 0; pair < n_pairs; pair++) {
         const float *from = block->values[pair / PAIRS] + (size_t)(pair % PAIRS) * pass->value_words;
         float *to = pass->copied + (size_t)pair * pass->padded;
         for (size_t d = 0; d < pass->head_dim; d += 16)
-            pf_v16_store(to + d, seen_values(from + d, at_most_16(pass->head_dim - d), seen - 2 * pair));
+            pf_v16_store(to + d, seen_values(from + d, at_most_16(pass->head_dim - d), seen, 2 * pair));
     }
     memset(pass->copied + (size_t)n_pairs * pass->padded, 0,
            (size_t)(BLOCK_PAIRS - n_pairs) * pass->padded * sizeof(float));
@@ -116,16 +130,9 @@ static void prepare(const attn_pass *pass, attn_block *block, int32_t t0)
 /* No infinity and no NaN at positions begin .. end - 1 of a block. */
 static bool all_finite(const attn_pass *pass, const float *values, int32_t begin, int32_t end)
 {
-    const __m512i even = _mm512_set1_epi32(0x7F80), odd = _mm512_set1_epi32(0x7F800000);
-    uint32_t found = 0;
-    for (int32_t pair = begin / 2; 2 * pair < end; pair++)
-        for (size_t d = 0; d < pass->head_dim; d += 16) {
-            const __m512i words = _mm512_castps_si512(
-                pf_v16_load_first(values + (size_t)pair * pass->padded + d, at_most_16(pass->head_dim - d)));
-            found |= _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, even), even);
-            found |= _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, odd), odd);
-        }
-    return found == 0;
+    for (int32_t pair = begin / 2; begin < end && 2 * pair < end; pair++)
+        if (!attn_finite(PF_TYPE_BF16, values + (size_t)pair * pass->padded, pass->head_dim)) return false;
+    return true;
 }
 
 /* The values of a block, one sixteen of elements from b on or `both` of two, weighted: to `out`. The weights are in tmm4 and
@@ -151,8 +158,8 @@ static void multiply_values(const float *b, size_t b_words, bool both, float *ou
     PF_TILE_STORE(0, out, out_stride);
 }
 
-/* The weighted values of a tile's lines to `products`; with `seen` below a block's positions, as if there were no others. */
-static void gather(const attn_pass *pass, const float *values, int32_t line, int32_t seen)
+/* The weighted values of a tile's lines to `products`; `alone`: as if there were no others than those in `seen`. */
+static void gather(const attn_pass *pass, const float *values, int32_t line, bool alone, range seen)
 {
     const float *weights = attn_weights(pass, line);
     PF_TILE_LOAD(4, weights, SCORES_STRIDE);
@@ -162,11 +169,11 @@ static void gather(const attn_pass *pass, const float *values, int32_t line, int
         const size_t left = pass->padded - d, n = left < VALUES_AT_ONCE ? left : VALUES_AT_ONCE;
         const float *b = values + d;
         size_t b_words = pass->padded;
-        if (seen < PF_ATTN_BLOCK) {
+        if (alone) {
             for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++)
                 for (size_t v = 0; v < n; v += PF_ATTN_SIXTEEN)
                     pf_v16_store(some + pair * VALUES_AT_ONCE + v,
-                                 seen_values(b + (size_t)pair * b_words + v, 16, seen - 2 * pair));
+                                 seen_values(b + (size_t)pair * b_words + v, 16, seen, 2 * pair));
             b = some;
             b_words = VALUES_AT_ONCE;
         }
@@ -202,12 +209,13 @@ static bool weigh_values(const attn_pass *pass, const attn_block *block, int32_t
 
     const float *values = block->values[0];
     const int32_t seen_by_all = attn_seen(pass, line, t0), seen_at_most = attn_seen(pass, pass->n_lines - 1, t0);
-    if (seen_by_all == seen_at_most || all_finite(pass, values, seen_by_all, seen_at_most)) {
-        gather(pass, values, line, PF_ATTN_BLOCK);
+    const int32_t least_first = attn_unseen(pass->least_first, t0), most_first = attn_unseen(pass->most_first, t0);
+    if (all_finite(pass, values, seen_by_all, seen_at_most) && all_finite(pass, values, least_first, most_first)) {
+        gather(pass, values, line, false, (range){ 0, PF_ATTN_BLOCK });
         return false;
     }
     for (int32_t l = line; l < end; l++) {
-        gather(pass, values, line, attn_seen(pass, l, t0));
+        gather(pass, values, line, true, seen_by(pass, l, t0));
         join(pass, line, l, l + 1);
     }
     return true;
@@ -274,7 +282,7 @@ static void take_blocks(attn_pass *pass, int32_t begin, int32_t stop, int32_t en
         if (unjoined >= 0) join_tile(pass, unjoined);
 
         take_weights(pass, both, i, now.tile);
-        attn_softmax(PF_TYPE_BF16, pass, pass->weights_line, attn_tile_line(pass, now.tile + 1), now.t0);
+        attn_take_softmax(PF_TYPE_BF16, pass, pass->weights_line, attn_tile_line(pass, now.tile + 1), now.t0);
         unjoined = weigh_values(pass, &blocks[0], now.tile, now.t0) ? -1 : now.tile;
         fetch_values(pass, &blocks[1], now.tile);
         if (ahead) {
@@ -298,6 +306,7 @@ static const attn_tiles tiles = {
     .score = { NULL, SIXTEEN(score) },
     .value = { NULL, SIXTEEN(value) },
     .branches = attn_branches_amx,
+    .special_softmax = attn_special_softmax_amx,
     .prepare = prepare,
     .blocks = take_blocks,
 };

@@ -13,8 +13,14 @@
  * prefetches are spread evenly over that tile: a few lines read memory nearly as fast as a plain read. Four lines are split
  * into two tiles where keys come from memory, so that the second prefetches; from a cache one tile is faster.
  *
- * Lines are in order of position, so a line sees at least what the line before it sees. What a line does not see is
+ * Lines are in order of position, so a line sees no fewer last keys than the line before it. What a line does not see is
  * computed with the others' scores and then masked; its values never meet a sum.
+ *
+ * With a window a pass begins with the first block of which a line sees a key. Below the first key of some line, blocks are cut:
+ * weights of what that line does not see are 0, and so are the values that no line sees, in a copy. The line's sums are 0 until
+ * its first key, so a finite value times 0 leaves their bits; if a value is not finite each line goes alone.
+ *
+ * What only some models need, windows, soft caps and slopes, is in functions of their own, chosen once a block.
  *
  * Rows of a tree go together as far as blocks are the context's alone. Then each goes on by itself, the keys and values of
  * its path gathered into a block of its own: few blocks, and the same steps as a chain's.
@@ -30,7 +36,7 @@
 
 #include "base/checked.h"
 #include "kernels/attn/attn_scratch.h"
-#include "kernels/vec/v16.h"
+#include "kernels/vec/tanh_v16.h"
 
 #ifndef ATTN_TILE_LINES /* attn_amx.c multiplies tiles of its own */
 #define ATTN_TILE_LINES PF_V16_TILE_LINES
@@ -84,11 +90,15 @@ typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const 
                           int32_t t0);
 typedef void attn_branches_fn(attn_pass *pass, int32_t first, int32_t t0, int32_t stop);
 typedef void attn_prepare_fn(const attn_pass *pass, attn_block *block, int32_t t0);
+typedef void attn_softmax_fn(attn_pass *pass, int32_t begin, int32_t end, int32_t t0);
+typedef bool attn_cut_fn(const attn_pass *pass, attn_block *block, int32_t tile, int32_t t0);
 typedef void attn_blocks_fn(attn_pass *pass, int32_t begin, int32_t stop, int32_t end, int32_t next_head);
 typedef struct {
     attn_tile_fn *score[ATTN_TILE_LINES + 1], *value[ATTN_TILE_LINES + 1]; /* by height */
     attn_branches_fn *branches;                                            /* of a tree */
     attn_prepare_fn *prepare;                                              /* before a block's tiles, or NULL */
+    attn_softmax_fn *special_softmax;                                      /* of blocks before pass->plain_from */
+    attn_cut_fn *cut;       /* values of a block that a window cuts: true if nothing is left to do, or NULL */
     attn_blocks_fn *blocks; /* all of a chain's in several tiles, in an order of its own; NULL: one by one */
 } attn_tiles;
 
@@ -97,21 +107,25 @@ struct attn_pass {
     const attn_tiles *tiles;
     int32_t kv_head;
     int32_t n_lines, n_tiles;
-    size_t head_dim, padded;         /* elements; padded to a multiple of 16 */
-    size_t query_words, value_words; /* of a query; of a position's, or pair's, values */
-    float *queries;                  /* [tile][query_words][lines of the tile]; by lines: [line][query_stride] */
-    float *sums;                     /* [n_lines, padded] */
-    float *weights;                  /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
-    int32_t weights_line;            /* whose scores stand first */
-    float *lanes;                    /* [n_lines, 16]: sums of weights */
-    float *gathered;                 /* a block's keys, then its values, on one path of a tree */
-    float *copied;                   /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
-    float *products;                 /* [16, padded]: likewise for a tile's values of a block, weighted */
-    int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
+    size_t head_dim, padded;          /* elements; padded to a multiple of 16 */
+    size_t query_words, value_words;  /* of a query; of a position's, or pair's, values */
+    float *queries;                   /* [tile][query_words][lines of the tile]; by lines: [line][query_stride] */
+    float *sums;                      /* [n_lines, padded] */
+    float *weights;                   /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
+    int32_t weights_line;             /* whose scores stand first */
+    float *lanes;                     /* [n_lines, 16]: sums of weights */
+    float *gathered;                  /* a block's keys, then its values, on one path of a tree */
+    float *copied;                    /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
+    float *products;                  /* [16, padded]: likewise for a tile's values of a block, weighted */
+    int32_t n_keys[PF_ATTN_LINES];    /* a line sees the keys below ... */
+    int32_t first_key[PF_ATTN_LINES]; /* ... from here on */
+    float slopes[PF_ATTN_LINES];      /* if the call has slopes */
     float top[PF_ATTN_LINES + 16], rescale[PF_ATTN_LINES + 16];
-    int32_t most_keys; /* that any line sees */
-    float *joined;     /* [n_lines, padded]: sums of the segments before this one */
-    attn_given *given; /* and what belongs to them */
+    int32_t most_keys;               /* the end of what any line sees */
+    int32_t least_first, most_first; /* of the lines' first keys */
+    int32_t plain_from;              /* blocks from here on need no special softmax */
+    float *joined;                   /* [n_lines, padded]: sums of the segments before this one */
+    attn_given *given;               /* and what belongs to them */
 };
 
 /* Where a block's words lie: keys [query_words][16], values [16 / pair][value_words], each sixteen elsewhere. */
@@ -136,13 +150,20 @@ PF_V16 size_t attn_query_stride(const attn_pass *pass)
     return pf_round_up(pass->query_words, 16);
 }
 
-/* The block at t0. A sixteen that begins behind the last key stands for the first, so that all can be read. */
+/* Where the first block begins of which a line sees a key. */
+PF_V16 int32_t attn_first_block(const attn_pass *pass)
+{
+    return pass->least_first / PF_ATTN_BLOCK * PF_ATTN_BLOCK;
+}
+
+/* The block at t0. For a sixteen that no line sees the first one stands that some line does, so that all can be read. */
 PF_V16 void attn_find_block(const attn_pass *pass, pf_type type, int32_t head, int32_t t0, attn_block *block)
 {
     const pf_attn_pages *pages = &pass->args->pages;
     const int32_t n_keys = pass->n_keys[pass->n_lines - 1];
+    const int32_t least = pass->least_first / PF_ATTN_SIXTEEN * PF_ATTN_SIXTEEN, first = t0 > least ? t0 : least;
     for (int i = 0; i < ATTN_SIXTEENS; i++) {
-        const int32_t t = t0 + i * PF_ATTN_SIXTEEN < n_keys ? t0 + i * PF_ATTN_SIXTEEN : t0;
+        const int32_t at_i = t0 + i * PF_ATTN_SIXTEEN, t = at_i >= first && at_i < n_keys ? at_i : first;
         const int32_t page = t / pages->page_tokens, slot = t % pages->page_tokens;
         const size_t at = pf_attn_key_at(pages, type, head, slot, 0) * pf_type_bytes(type);
         block->keys[i] = (const float *)(const void *)((const char *)pages->key_pages[page] + at);
@@ -260,13 +281,48 @@ PF_V16 pf_v16 attn_exp(pf_type type, pf_v16 x)
     return type == PF_TYPE_F32 ? pf_v16_exp(x) : pf_v16_exp2_coarse(x);
 }
 
+/* A line sees nothing of the block at t0. */
+PF_V16 bool attn_sees_none(const attn_pass *pass, int32_t line, int32_t t0)
+{
+    return pass->n_keys[line] <= t0 || pass->first_key[line] >= t0 + PF_ATTN_BLOCK;
+}
+
+/* A number of the scores' unit: in bf16 they are powers of two, for exp2. */
+PF_V16 float attn_in_unit(pf_type type, float f)
+{
+    return type == PF_TYPE_F32 ? f : f * PF_EXP_LOG2E;
+}
+
+/* A line's scores capped, with what its slope adds, and minus infinity below its first key. */
+PF_V16 void attn_adjust(const pf_type type, const attn_pass *pass, int32_t line, int32_t t0)
+{
+    static const float lanes[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    const pf_attn_args *args = pass->args;
+    const pf_v16 lane = pf_v16_load(lanes);
+    const float cap = attn_in_unit(type, args->softcap), by = 1.0f / cap;
+    float *scores = attn_weights(pass, line);
+    for (int32_t i = 0; i < attn_seen(pass, line, t0); i += 16) {
+        pf_v16 c = pf_v16_load(scores + i);
+        if (args->softcap > 0.0f) c = pf_v16_mul(pf_v16_set(cap), pf_v16_tanh(pf_v16_mul(c, pf_v16_set(by))));
+        if (args->slopes) {
+            const pf_v16 distance = pf_v16_add(lane, pf_v16_set((float)(t0 + i - (pass->n_keys[line] - 1))));
+            c = pf_v16_fma(pf_v16_set(pass->slopes[line]), distance, c);
+        }
+        const pf_v16_mask below = pf_v16_above(pf_v16_set((float)(pass->first_key[line] - (t0 + i))), lane);
+        pf_v16_store(scores + i, pf_v16_where(below, pf_v16_set(-INFINITY), c));
+    }
+}
+
 /* Scores to weights, and the running maxima and sums of lines begin .. end - 1. Those that see all of the block take the
- * same steps with all branches known. */
-PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int32_t end, int32_t t0)
+ * same steps with all branches known. `special`: a line may see nothing of it, and then nothing changes. */
+PF_V16 void attn_softmax(const pf_type type, const bool special, attn_pass *pass, int32_t begin, int32_t end,
+                         int32_t t0)
 {
     float top[PF_ATTN_LINES + 16];
     for (int32_t l = begin; l < end; l += 16) pf_v16_store(top + l, pf_v16_load(pass->top + l));
     for (int32_t l = begin; l < end; l++) {
+        if (special && attn_sees_none(pass, l, t0)) continue;
+        if (special) attn_adjust(type, pass, l, t0);
         const int32_t n_seen = attn_seen(pass, l, t0);
         const float *scores = attn_weights(pass, l);
         top[l] = n_seen == PF_ATTN_BLOCK ? attn_largest(scores, PF_ATTN_BLOCK, top[l])
@@ -281,6 +337,11 @@ PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int
     for (int32_t l = begin; l < end; l++) {
         const int32_t n_seen = attn_seen(pass, l, t0);
         float *scores = attn_weights(pass, l), *lanes = pass->lanes + l * 16;
+        if (special && attn_sees_none(pass, l, t0)) {
+            pass->rescale[l] = 1.0f;
+            memset(scores, 0, PF_ATTN_BLOCK * sizeof *scores);
+            continue;
+        }
         if (type == PF_TYPE_F32)
             attn_weigh_f32(scores, n_seen, top[l], pass->rescale[l], lanes);
         else if (n_seen == PF_ATTN_BLOCK)
@@ -288,6 +349,14 @@ PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int
         else
             attn_weigh_bf16(scores, n_seen, top[l], pass->rescale[l], lanes);
     }
+}
+
+PF_V16 void attn_take_softmax(const pf_type type, attn_pass *pass, int32_t begin, int32_t end, int32_t t0)
+{
+    if (t0 < pass->plain_from)
+        pass->tiles->special_softmax(pass, begin, end, t0);
+    else
+        attn_softmax(type, false, pass, begin, end, t0);
 }
 
 /* Sixteen words of values, or the first `tail` of them. */
@@ -403,12 +472,24 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
 #endif
 #define ATTN_TILE_NAME(WHAT, NAME, TYPE, HEIGHT) attn_##WHAT##_##NAME##_##HEIGHT,
 
-/* Likewise what only a tree needs, so that a chain's code is as if there were none. */
+/* Likewise what only a tree, or only some models need, so that a chain's code is as if there were none. */
 #define ATTN_BRANCHES(NAME, TYPE)                                                                                     \
     static                                                                                                            \
         __attribute__((noinline)) void attn_branches_##NAME(attn_pass *pass, int32_t first, int32_t t0, int32_t stop) \
     {                                                                                                                 \
         attn_branches(TYPE, pass, first, t0, stop);                                                                   \
+    }                                                                                                                 \
+    static __attribute__((noinline)) void attn_special_softmax_##NAME(attn_pass *pass, int32_t begin, int32_t end,    \
+                                                                      int32_t t0)                                     \
+    {                                                                                                                 \
+        attn_softmax(TYPE, true, pass, begin, end, t0);                                                               \
+    }
+
+#define ATTN_CUT(NAME, TYPE)                                                                                      \
+    static __attribute__((noinline)) bool attn_cut_##NAME(const attn_pass *pass, attn_block *block, int32_t tile, \
+                                                          int32_t t0)                                             \
+    {                                                                                                             \
+        return attn_cut(TYPE, pass, block, tile, t0);                                                             \
     }
 
 /* The tiles of a type: attn_tiles_f32, attn_tiles_bf16. */
@@ -416,11 +497,105 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
     ATTN_HEIGHTS(ATTN_TILE, score, NAME, TYPE)                              \
     ATTN_HEIGHTS(ATTN_TILE, value, NAME, TYPE)                              \
     ATTN_BRANCHES(NAME, TYPE)                                               \
+    ATTN_CUT(NAME, TYPE)                                                    \
     static const attn_tiles attn_tiles_##NAME = {                           \
         .score = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, score, NAME, TYPE) }, \
         .value = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, value, NAME, TYPE) }, \
         .branches = attn_branches_##NAME,                                   \
+        .special_softmax = attn_special_softmax_##NAME,                     \
+        .cut = attn_cut_##NAME,                                             \
     };
+
+/* All of n_words words of values are finite. */
+PF_V16 bool attn_finite(const pf_type type, const float *words, size_t n_words)
+{
+    const pf_v16 zero = pf_v16_set(0.0f);
+    pf_v16 sum = zero;
+    for (size_t at = 0; at < n_words; at += 16)
+        for (int half = 0; half < attn_halves(type); half++) {
+            const pf_v16 v =
+                attn_half(type, pf_v16_load_first(words + at, n_words - at < 16 ? (int32_t)(n_words - at) : 16), half);
+            sum = attn_multiply(type, v, zero, sum); /* times zero an infinity gives a NaN, too */
+        }
+    return pf_v16_bits(pf_v16_equal(sum, zero)) == 0xFFFF;
+}
+
+/* Copy a sixteen's values, with 0 for the first n_unseen positions. It may lie where the copy goes. */
+PF_V16 void attn_copy_seen(const pf_type type, const float *from, size_t row_words, int32_t n_unseen, float *to)
+{
+    const int32_t pair = attn_pair(type), n_rows = PF_ATTN_SIXTEEN / pair, row = n_unseen / pair;
+    memset(to, 0, (size_t)row * row_words * sizeof *to);
+    if (row == n_rows) return;
+    memmove(to + (size_t)row * row_words, from + (size_t)row * row_words,
+            (size_t)(n_rows - row) * row_words * sizeof *to);
+    if (n_unseen % pair) /* the even one of a pair */
+        for (size_t d = 0; d < row_words; d++) ((uint16_t *)(void *)(to + (size_t)row * row_words))[2 * d] = 0;
+}
+
+/* A block's values with 0 for its first n_unseen positions, where that changes them. */
+PF_V16 void attn_hide_values(const pf_type type, const attn_pass *pass, int32_t n_unseen, attn_block *block)
+{
+    const size_t words = PF_ATTN_SIXTEEN * pass->query_words;
+    float *values = pass->gathered + ATTN_SIXTEENS * words;
+    for (int32_t i = 0; i < ATTN_SIXTEENS && i * PF_ATTN_SIXTEEN < n_unseen; i++) {
+        const int32_t n =
+            n_unseen - i * PF_ATTN_SIXTEEN < PF_ATTN_SIXTEEN ? n_unseen - i * PF_ATTN_SIXTEEN : PF_ATTN_SIXTEEN;
+        float *to = values + (size_t)i * words;
+        attn_copy_seen(type, block->values[i], pass->value_words, n, to);
+        block->values[i] = to;
+    }
+}
+
+/* How many of the first positions of the block at t0 are below a key. */
+PF_V16 int32_t attn_unseen(int32_t first_key, int32_t t0)
+{
+    const int32_t n = first_key - t0;
+    return n < 0 ? 0 : n < PF_ATTN_BLOCK ? n : PF_ATTN_BLOCK;
+}
+
+/* All values that some line sees and another, above them, does not are finite. */
+PF_V16 bool attn_cut_finite(const pf_type type, const attn_pass *pass, const attn_block *block, int32_t t0)
+{
+    const int32_t pair = attn_pair(type), per_sixteen = PF_ATTN_SIXTEEN / pair;
+    const int32_t from = attn_unseen(pass->least_first, t0), to = attn_unseen(pass->most_first, t0);
+    for (int32_t row = from / pair; from < to && row * pair < to; row++)
+        if (!attn_finite(type, block->values[row / per_sixteen] + (size_t)(row % per_sixteen) * pass->value_words,
+                         pass->value_words))
+            return false;
+    return true;
+}
+
+/* A line's values of a block that a window cuts. */
+PF_V16 void attn_value_alone(const pf_type type, const attn_pass *pass, const attn_block *block, int32_t line,
+                             int32_t t0)
+{
+    if (attn_sees_none(pass, line, t0)) return;
+    attn_pass alone = *pass;
+    attn_block seen = *block;
+    alone.n_lines = alone.n_tiles = 1;
+    alone.weights = attn_weights(pass, line);
+    alone.weights_line = 0;
+    alone.sums += (size_t)line * pass->padded;
+    alone.rescale[0] = pass->rescale[line];
+    alone.n_keys[0] = pass->n_keys[line];
+    attn_hide_values(type, pass, attn_unseen(pass->first_key[line], t0), &seen);
+    pass->tiles->value[1](&alone, &seen, &seen, 0, t0);
+}
+
+/* Values of the block at t0, which a window cuts: hides those that no line sees, and if others are left for which that is not
+ * enough weighs them for each line alone. Returns whether it did. */
+PF_V16 bool attn_cut(const pf_type type, const attn_pass *pass, attn_block *block, int32_t tile, int32_t t0)
+{
+    attn_block seen = *block;
+    attn_hide_values(type, pass, attn_unseen(pass->least_first, t0), &seen);
+    if (attn_cut_finite(type, pass, &seen, t0)) {
+        *block = seen;
+        return false;
+    }
+    for (int32_t line = attn_tile_line(pass, tile); line < pass->n_lines; line++)
+        attn_value_alone(type, pass, block, line, t0);
+    return true;
+}
 
 /* One block, for tiles from `tile` on. */
 PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, attn_block *block, const attn_block *next,
@@ -429,7 +604,8 @@ PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, attn_block *blo
     if (pass->tiles->prepare) pass->tiles->prepare(pass, block, t0);
     for (int32_t i = tile; i < pass->n_tiles; i++)
         pass->tiles->score[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
-    attn_softmax(type, pass, attn_tile_line(pass, tile), pass->n_lines, t0);
+    attn_take_softmax(type, pass, attn_tile_line(pass, tile), pass->n_lines, t0);
+    if (t0 < pass->most_first && pass->tiles->cut && pass->tiles->cut(pass, block, tile, t0)) return;
     for (int32_t i = tile; i < pass->n_tiles; i++)
         pass->tiles->value[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
 }
@@ -442,16 +618,10 @@ PF_V16 void attn_line(const pf_attn_args *args, int32_t kv_head, int32_t index, 
     *head = (size_t)(kv_head * group + index % group) * (size_t)args->pages.head_dim;
 }
 
-/* In bf16 scores are powers of two, for exp2. */
-PF_V16 float attn_scale(pf_type type, float scale)
-{
-    return type == PF_TYPE_F32 ? scale : scale * PF_EXP_LOG2E;
-}
-
 /* Words of one line's scaled query: by lines as they are, with zeros behind them; else n_lines apart. */
 PF_V16 void attn_pack_query(const pf_type type, const attn_pass *pass, const float *q, float *out, int32_t n_lines)
 {
-    const pf_v16 scale = pf_v16_set(attn_scale(type, pass->args->scale));
+    const pf_v16 scale = pf_v16_set(attn_in_unit(type, pass->args->scale));
     const int32_t n = (int32_t)pass->head_dim, per_vector = 16 * attn_pair(type);
     for (int32_t d = 0; d < n; d += per_vector) {
         float words[16];
@@ -477,8 +647,10 @@ PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first
     const size_t n_words = ATTN_BY_LINES ? attn_query_stride(pass) : pass->query_words;
     pass->n_tiles = (pass->n_lines + ATTN_TILE_LINES - 1) / ATTN_TILE_LINES;
     if (!ATTN_BY_LINES && pass->n_tiles == 1 && pass->n_lines >= ATTN_SPLIT_LINES &&
-        args->position >= ATTN_SPLIT_POSITIONS)
+        args->position - pf_attn_first_key(args, args->position) >= ATTN_SPLIT_POSITIONS)
         pass->n_tiles = 2;
+    pass->least_first = INT32_MAX;
+    pass->most_first = 0;
     for (int32_t tile = 0; tile < pass->n_tiles; tile++) {
         const int32_t begin = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
         float *queries = pass->queries + (size_t)begin * n_words;
@@ -488,10 +660,16 @@ PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first
             attn_line(args, pass->kv_head, first + line, &row, &head);
             attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head,
                             queries + (size_t)(line - begin) * (ATTN_BY_LINES ? n_words : 1), end - begin);
-            pass->n_keys[line] = pf_attn_position(args, row) + 1;
-            if (pass->n_keys[line] > pass->most_keys) pass->most_keys = pass->n_keys[line];
+            const int32_t position = pf_attn_position(args, row), first_key = pf_attn_first_key(args, position);
+            pass->n_keys[line] = position + 1;
+            pass->first_key[line] = first_key;
+            if (position + 1 > pass->most_keys) pass->most_keys = position + 1;
+            if (first_key < pass->least_first) pass->least_first = first_key;
+            if (first_key > pass->most_first) pass->most_first = first_key;
+            if (args->slopes) pass->slopes[line] = attn_in_unit(type, args->slopes[head / pass->head_dim]);
         }
     }
+    pass->plain_from = args->softcap > 0.0f || args->slopes ? INT32_MAX : pass->most_first;
 }
 
 PF_V16 void attn_start_sums(attn_pass *pass)
@@ -515,6 +693,21 @@ PF_V16 void attn_put(const attn_pass *pass, int32_t index, const float *sums, fl
                            pass->head_dim - d < 16 ? (int32_t)(pass->head_dim - d) : 16);
 }
 
+/* A line's sums and the sum of its weights with the score of its sink, which has no value. Returns the latter. */
+PF_V16 float attn_join_sink(const pf_type type, const pf_attn_args *args, int32_t kv_head, int32_t index, float top,
+                            float sum, float *sums, size_t padded)
+{
+    const int32_t group = args->n_heads / args->pages.n_kv_heads;
+    const pf_v16 before = pf_v16_set(top),
+                 sink = pf_v16_set(attn_in_unit(type, args->sinks[kv_head * group + index % group])),
+                 most = pf_v16_max(sink, before);
+    const pf_v16 a = attn_exp(type, pf_v16_sub(before, most)), b = attn_exp(type, pf_v16_sub(sink, most));
+    float joined[16];
+    for (size_t d = 0; d < padded; d += 16) pf_v16_store(sums + d, pf_v16_mul(pf_v16_load(sums + d), a));
+    pf_v16_store(joined, pf_v16_fma(pf_v16_set(sum), a, b));
+    return joined[0];
+}
+
 PF_V16 float attn_sum(const attn_pass *pass, int32_t line)
 {
     return pf_v16_tree_sum(pf_v16_load(pass->lanes + line * 16));
@@ -523,7 +716,8 @@ PF_V16 float attn_sum(const attn_pass *pass, int32_t line)
 /* What a segment has given for some lines, `its`, to what those before it have: of lines that see something of it, from t0 on.
  * Exponentials of sixteen lines at once: of one they would take as long. */
 PF_V16 void attn_join(const pf_type type, const attn_given *its, const float *its_sums, size_t its_stride,
-                      attn_given *all, float *sums, size_t padded, const int32_t *n_keys, int32_t t0, int32_t n_lines)
+                      attn_given *all, float *sums, size_t padded, const int32_t *n_keys, const int32_t *first_key,
+                      int32_t t0, int32_t n_lines)
 {
     float a[PF_ATTN_LINES + 16], b[PF_ATTN_LINES + 16], top[PF_ATTN_LINES + 16], sum[PF_ATTN_LINES + 16];
     for (int32_t l = 0; l < n_lines; l += 16) {
@@ -536,9 +730,15 @@ PF_V16 void attn_join(const pf_type type, const attn_given *its, const float *it
         pf_v16_store(sum + l, pf_v16_fma(pf_v16_load(its->sum + l), vb, pf_v16_mul(pf_v16_load(all->sum + l), va)));
     }
     for (int32_t l = 0; l < n_lines; l++) {
-        if (n_keys[l] <= t0) continue;
+        if (n_keys[l] <= t0 || first_key[l] >= t0 + PF_ATTN_SEGMENT) continue;
         float *to = sums + (size_t)l * padded;
         const float *from = its_sums + (size_t)l * its_stride;
+        if (first_key[l] >= t0) { /* its first segment */
+            memcpy(to, from, padded * sizeof *to);
+            all->top[l] = its->top[l];
+            all->sum[l] = its->sum[l];
+            continue;
+        }
         const pf_v16 va = pf_v16_set(a[l]), vb = pf_v16_set(b[l]);
         for (size_t d = 0; d < padded; d += 16)
             pf_v16_store(to + d, pf_v16_fma(pf_v16_load(from + d), vb, pf_v16_mul(pf_v16_load(to + d), va)));
@@ -554,21 +754,36 @@ PF_V16 void attn_join_segment(const pf_type type, attn_pass *pass, int32_t t0)
     memcpy(its.top, pass->top, sizeof its.top);
     memset(its.sum, 0, sizeof its.sum);
     for (int32_t line = 0; line < pass->n_lines; line++) its.sum[line] = attn_sum(pass, line);
-    if (t0 > 0) {
-        attn_join(type, &its, pass->sums, pass->padded, pass->given, pass->joined, pass->padded, pass->n_keys, t0,
-                  pass->n_lines);
+    if (t0 > pass->least_first) {
+        attn_join(type, &its, pass->sums, pass->padded, pass->given, pass->joined, pass->padded, pass->n_keys,
+                  pass->first_key, t0, pass->n_lines);
         return;
     }
     memcpy(pass->joined, pass->sums, (size_t)pass->n_lines * pass->padded * sizeof(float));
     *pass->given = its;
 }
 
-PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
+/* Where the first segment begins of which a line sees a key, and whether there is no other. */
+PF_V16 int32_t attn_first_segment(const attn_pass *pass)
 {
-    const bool one = pass->most_keys <= PF_ATTN_SEGMENT;
-    for (int32_t line = 0; line < pass->n_lines; line++)
-        attn_put(pass, first + line, (one ? pass->sums : pass->joined) + (size_t)line * pass->padded,
-                 one ? attn_sum(pass, line) : pass->given->sum[line]);
+    return pass->least_first / PF_ATTN_SEGMENT * PF_ATTN_SEGMENT;
+}
+PF_V16 bool attn_one_segment(const attn_pass *pass)
+{
+    return pass->most_keys - attn_first_segment(pass) <= PF_ATTN_SEGMENT;
+}
+
+PF_V16 void attn_finish(const pf_type type, const attn_pass *pass, int32_t first)
+{
+    const bool one = attn_one_segment(pass);
+    for (int32_t line = 0; line < pass->n_lines; line++) {
+        float *sums = (one ? pass->sums : pass->joined) + (size_t)line * pass->padded;
+        float sum = one ? attn_sum(pass, line) : pass->given->sum[line];
+        if (pass->args->sinks)
+            sum = attn_join_sink(type, pass->args, pass->kv_head, first + line,
+                                 one ? pass->top[line] : pass->given->top[line], sum, sums, pass->padded);
+        attn_put(pass, first + line, sums, sum);
+    }
 }
 
 /* The block at t0 as a row of a tree sees it: sixteens of the context as they lie, what is behind it gathered. */
@@ -618,7 +833,8 @@ PF_V16 void attn_branches(const pf_type type, attn_pass *pass, int32_t first, in
         path.lanes += line * 16;
         memcpy(path.top, pass->top + line, (size_t)path.n_lines * sizeof *path.top);
         attn_take_queries(type, &path, first + line);
-        for (int32_t t = t0; t < stop && t < path.n_keys[0]; t += PF_ATTN_BLOCK) {
+        const int32_t begin = attn_first_block(&path);
+        for (int32_t t = t0 > begin ? t0 : begin; t < stop && t < path.n_keys[0]; t += PF_ATTN_BLOCK) {
             attn_block block;
             attn_gather_block(&path, type, row, t, &block);
             attn_take_block(type, &path, &block, &block, 0, t);
@@ -644,7 +860,7 @@ PF_V16 void attn_fetch_rows(const pf_attn_args *args, int32_t kv_head, int32_t f
 PF_V16 void attn_find_next(const attn_pass *pass, const pf_type type, int32_t t0, int32_t end, int32_t next_head,
                            attn_block *block)
 {
-    attn_find_block(pass, type, t0 < end ? pass->kv_head : next_head, t0 < end ? t0 : 0, block);
+    attn_find_block(pass, type, t0 < end ? pass->kv_head : next_head, t0 < end ? t0 : attn_first_block(pass), block);
 }
 
 /* From `tile` on the first that has a line which sees the block at t0. */
@@ -700,11 +916,12 @@ PF_V16 void attn_segment(const pf_type type, attn_pass *pass, int32_t first, int
     const pf_attn_args *args = pass->args;
     const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass->most_keys;
     const int32_t stop = t0 + PF_ATTN_SEGMENT, common = end < stop ? end : stop; /* to where rows go together */
+    const int32_t first_block = attn_first_block(pass), begin = t0 > first_block ? t0 : first_block;
     attn_start_sums(pass);
     if (pass->tiles->blocks && pass->n_tiles > 1)
-        pass->tiles->blocks(pass, t0, common, end, next_head);
+        pass->tiles->blocks(pass, begin, common, end, next_head);
     else
-        attn_take_blocks(type, pass, t0, common, end, next_head);
+        attn_take_blocks(type, pass, begin, common, end, next_head);
     if (args->parents && end < stop) pass->tiles->branches(pass, first, end > t0 ? end : t0, stop);
 }
 
@@ -719,27 +936,30 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
         attn_fetch_rows(args, kv_head, first, n_lines, args->out, args->out_stride);
         attn_fetch_rows(args, kv_head, first + n_lines, n_next, args->q, args->q_stride);
     }
-    for (int32_t t0 = 0; t0 < pass.most_keys; t0 += PF_ATTN_SEGMENT) {
+    for (int32_t t0 = attn_first_segment(&pass); t0 < pass.most_keys; t0 += PF_ATTN_SEGMENT) {
         attn_segment(type, &pass, first, t0, next_head);
-        if (pass.most_keys > PF_ATTN_SEGMENT) attn_join_segment(type, &pass, t0);
+        if (!attn_one_segment(&pass)) attn_join_segment(type, &pass, t0);
     }
-    attn_finish(&pass, first);
+    attn_finish(type, &pass, first);
 }
 
-/* What a segment gives for the lines of one key head that see any of it: in a chain, those of the last rows. */
+/* What a segment gives for the lines of one key head that see any of it: in a chain, of rows that follow each other. */
 PF_V16 void attn_unit(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t segment,
                       const attn_tiles *tiles, float *scratch)
 {
     const int32_t t0 = segment * PF_ATTN_SEGMENT, group = args->n_heads / args->pages.n_kv_heads;
     const int32_t unseeing = args->parents || t0 < args->position ? 0 : t0 - args->position;
-    for (int32_t first = unseeing * group, n; first < args->n_rows * group; first += n) {
-        n = args->n_rows * group - first < PF_ATTN_LINES ? args->n_rows * group - first : PF_ATTN_LINES;
+    int32_t n_rows = args->n_rows; /* that may see it: those behind begin above it */
+    while (!args->parents && n_rows > 0 && pf_attn_first_key(args, args->position + n_rows - 1) >= t0 + PF_ATTN_SEGMENT)
+        n_rows--;
+    for (int32_t first = unseeing * group, n; first < n_rows * group; first += n) {
+        n = n_rows * group - first < PF_ATTN_LINES ? n_rows * group - first : PF_ATTN_LINES;
         attn_pass pass;
         attn_begin(args, type, kv_head, first, n, tiles, scratch, &pass);
-        if (pass.most_keys <= t0) continue;
+        if (pass.most_keys <= t0 || pass.least_first >= t0 + PF_ATTN_SEGMENT) continue;
         attn_segment(type, &pass, first, t0, kv_head);
         for (int32_t line = 0; line < n; line++) {
-            if (pass.n_keys[line] <= t0) continue;
+            if (pass.n_keys[line] <= t0 || pass.first_key[line] >= t0 + PF_ATTN_SEGMENT) continue;
             float *part = pf_attn_part(args, kv_head, segment, first + line);
             memcpy(part, pass.sums + (size_t)line * pass.padded, pass.padded * sizeof *part);
             part[pass.padded] = pass.top[line];
@@ -752,26 +972,30 @@ PF_V16 void attn_unit(const pf_attn_args *args, const pf_type type, int32_t kv_h
 PF_V16 void attn_join_parts(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t row, int32_t first,
                             int32_t n_lines, float *scratch)
 {
-    const int32_t n_row_keys = pf_attn_position(args, row) + 1;
+    const int32_t position = pf_attn_position(args, row), first_key = pf_attn_first_key(args, position);
     const size_t floats = pf_attn_part_floats(args->pages.head_dim), padded = floats - 16;
     const attn_pass pass = { .args = args, .kv_head = kv_head, .head_dim = (size_t)args->pages.head_dim };
     attn_given all = { .sum = { 0 } };
-    int32_t n_keys[PF_ATTN_LINES];
-    for (int32_t l = 0; l < n_lines; l++) n_keys[l] = n_row_keys;
-    for (int32_t s = 0; s * PF_ATTN_SEGMENT < n_row_keys; s++) {
+    int32_t n_keys[PF_ATTN_LINES], first_keys[PF_ATTN_LINES];
+    for (int32_t l = 0; l < n_lines; l++) {
+        n_keys[l] = position + 1;
+        first_keys[l] = first_key;
+    }
+    for (int32_t s = first_key / PF_ATTN_SEGMENT; s * PF_ATTN_SEGMENT <= position; s++) {
         const float *parts = pf_attn_part(args, kv_head, s, first);
         attn_given its = { .sum = { 0 } };
         for (int32_t l = 0; l < n_lines; l++) {
             its.top[l] = parts[(size_t)l * floats + padded];
             its.sum[l] = parts[(size_t)l * floats + padded + 1];
-            if (s == 0) memcpy(scratch + (size_t)l * padded, parts + (size_t)l * floats, padded * sizeof *scratch);
         }
-        if (s == 0)
-            all = its;
-        else
-            attn_join(type, &its, parts, floats, &all, scratch, padded, n_keys, s * PF_ATTN_SEGMENT, n_lines);
+        attn_join(type, &its, parts, floats, &all, scratch, padded, n_keys, first_keys, s * PF_ATTN_SEGMENT, n_lines);
     }
-    for (int32_t l = 0; l < n_lines; l++) attn_put(&pass, first + l, scratch + (size_t)l * padded, all.sum[l]);
+    for (int32_t l = 0; l < n_lines; l++) {
+        float *sums = scratch + (size_t)l * padded;
+        if (args->sinks)
+            all.sum[l] = attn_join_sink(type, args, kv_head, first + l, all.top[l], all.sum[l], sums, padded);
+        attn_put(&pass, first + l, sums, all.sum[l]);
+    }
 }
 
 PF_V16 void attn_join_item(const pf_attn_args *args, const pf_type type, int32_t item, float *scratch)
@@ -811,7 +1035,7 @@ PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_
     case PF_ATTN_WHOLE: attn_whole(args, type, tiles, begin, end, scratch); break;
     case PF_ATTN_PART:
         for (int32_t unit = begin, n = pf_attn_segments(args); unit < end; unit++)
-            attn_unit(args, type, unit / n, unit % n, tiles, scratch);
+            attn_unit(args, type, unit / n, pf_attn_first_segment(args) + unit % n, tiles, scratch);
         break;
     case PF_ATTN_JOIN:
         for (int32_t item = begin; item < end; item++) attn_join_item(args, type, item, scratch);

@@ -121,6 +121,10 @@ PF_V16 pf_v16 pf_v16_even_of_words(pf_v16 words) /* the odd one becomes 0 */
 {
     return _mm512_and_ps(words, _mm512_castsi512_ps(_mm512_set1_epi32(0xFFFF)));
 }
+PF_V16 pf_v16 pf_v16_odd_of_words(pf_v16 words) /* the even one becomes 0 */
+{
+    return _mm512_and_ps(words, _mm512_castsi512_ps(_mm512_set1_epi32(-65536)));
+}
 
 /* f32 with the bits of bf16, to nearest, ties to even, denormals kept. */
 PF_V16 __m512i pf_v16_round_bf16(pf_v16 v)

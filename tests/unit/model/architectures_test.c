@@ -78,7 +78,13 @@ static void add_positions(words *w, const pf_config *c)
     if (c->plan.position_offset) add(w, "offset=%d", c->plan.position_offset);
     if (c->plan.positions == PF_POSITIONS_ROTARY) add(w, "dim=%d", c->rotary_dim);
     add_if(w, c->plan.rope_interleaved, "interleaved");
-    for (int32_t i = 0; i < c->n_ropes; i++) add(w, "%s:%g", pf_rope_type_name(c->ropes[i].type), c->ropes[i].theta);
+    for (const pf_rope *rope = c->ropes; rope < c->ropes + c->n_ropes;
+         rope++) { /* type:theta*factor/original context */
+        char factor[32] = "", original[32] = "";
+        if (rope->factor != 0.0) snprintf(factor, sizeof factor, "*%g", rope->factor);
+        if (rope->original_max_position != 0.0) snprintf(original, sizeof original, "/%g", rope->original_max_position);
+        add(w, "%s:%g%s%s", pf_rope_type_name(rope->type), rope->theta, factor, original);
+    }
 }
 
 /* Each layer: its window, its table (- for none), and e where it has experts. */

@@ -5,14 +5,24 @@
 
 #define LAYER "model.layers.%d."
 
-/* Four models share one class name. The configuration class of the 13B models has model_max_length and no
- * max_position_embeddings, as ALiBi needs none; that of Baichuan 2 has z_loss_weight, which comes with the normalised head. The
- * vocabulary of Baichuan 2, 125696 tokens, is taken for the same sign. */
+/* Whether the class has the spelling of all models but the first, Baichuan 7B, which is a BaiChuanForCausalLM. */
+static bool has_later_spelling(const json_t *root)
+{
+    const json_t *names = json_object_get(root, "architectures");
+    const char *name = json_string_value(json_is_array(names) ? json_array_get(names, 0) : names);
+    return name && strcmp(name, "BaichuanForCausalLM") == 0;
+}
+
+/* Four models share one class name but for a capital. The configuration class of the 13B models has model_max_length and no
+ * max_position_embeddings, as ALiBi needs none. Baichuan 2 has a normalised head: its configuration class has z_loss_weight, and
+ * its vocabulary 125696 tokens; and of the two 7B models the second has the later spelling. */
 static pf_status read_baichuan(pf_reader *r, pf_config *c)
 {
     enum { VOCAB_OF_2 = 125696 };
-    c->plan.normalised_head = pf_key_find(r, "z_loss_weight") != NULL || c->vocab_size == VOCAB_OF_2;
-    if (pf_key_find(r, "max_position_embeddings") != NULL) return PF_OK;
+    const bool has_alibi = pf_key_find(r, "max_position_embeddings") == NULL;
+    c->plan.normalised_head = pf_key_find(r, "z_loss_weight") != NULL || c->vocab_size == VOCAB_OF_2 ||
+                              (!has_alibi && has_later_spelling(r->doc->root));
+    if (!has_alibi) return PF_OK;
     c->plan.positions = PF_POSITIONS_ALIBI;
     return pf_key_int(r, "model_max_length", 1, PF_MAX_POSITIONS, &c->max_position);
 }

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "gguf/gguf.h"
 #include "model/config/config.h"
 #include "model/files/safetensors.h"
 #include "tokenizer/tokenizer.h"
@@ -217,13 +217,11 @@ static pf_status find_repository(const char *name, find_lack_fn *find_lack, char
 static pf_status fail_for_file(const char *path, pf_error *error)
 {
     const char *dot = strrchr(path, '.');
-    if (dot != NULL && strcasecmp(dot, ".gguf") == 0)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s is not a directory, and GGUF is not read here: take the safetensors that it was made of",
-                       path);
     if (dot != NULL && strcmp(dot, ".safetensors") == 0)
         return pf_fail(error, PF_INVALID, "%s is not a directory: give the directory that holds it", path);
-    return pf_fail(error, PF_INVALID, "%s is not a directory, expected one with config.json and safetensors", path);
+    return pf_fail(
+        error, PF_INVALID,
+        "%s is not a directory, nor a GGUF file, expected one with config.json and safetensors, or such a file", path);
 }
 
 static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
@@ -233,7 +231,7 @@ static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX
     if (strlen(name) >= PF_MAX_PATH)
         return pf_fail(error, PF_INVALID, "the model's path has more than %d bytes", PF_MAX_PATH - 1);
     if (stat(name, &st) == 0) {
-        if (!S_ISDIR(st.st_mode)) return fail_for_file(name, error);
+        if (!S_ISDIR(st.st_mode) && !pf_gguf_is_file(name)) return fail_for_file(name, error);
         snprintf(out, PF_MAX_PATH, "%s", name);
         return PF_OK;
     }

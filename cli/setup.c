@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/option_values.h"
 #include "cli/progress.h"
+#include "gguf/gguf.h"
 
 /* ---- engines ---------------------------------------------------------------------------------------------------- */
 
@@ -288,6 +289,7 @@ bool pf_setup_finds_tokenizer(const pf_options *options)
     char directory[PF_MAX_PATH], path[PF_MAX_PATH + 32];
     const char *name = options->model ? options->model : options->draft;
     if (pf_hub_find_tokenizer(name, directory, NULL) != PF_OK) return false;
+    if (pf_gguf_is_file(directory)) return true;
     snprintf(path, sizeof path, "%s/tokenizer.json", directory);
     return !pf_file_is_absent(path);
 }

@@ -312,11 +312,10 @@ static pf_status grow_tensors(cursor *c, pf_gguf *g, uint64_t n)
 
 static pf_status check_version(cursor *c)
 {
-    const uint8_t *magic;
     uint32_t version;
-    PF_TRY(take(c, sizeof MAGIC, "the magic number", &magic));
-    if (memcmp(magic, MAGIC, sizeof MAGIC) != 0)
+    if (c->size < sizeof MAGIC || memcmp(c->data, MAGIC, sizeof MAGIC) != 0)
         return pf_fail(c->error, PF_FORMAT, "%s: does not begin with \"GGUF\": it is no GGUF file", c->path);
+    c->at = sizeof MAGIC;
     PF_TRY(take_u32(c, "the version", &version));
     if (version == 2 || version == 3) return PF_OK;
     if ((version & 0xFFFFu) == 0)

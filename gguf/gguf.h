@@ -98,6 +98,10 @@ const pf_gguf_tensor *pf_gguf_find_tensor(const pf_gguf *file, const char *name)
 
 /* ---- metadata ---- */
 
+/* The i-th key, in order of names. */
+size_t pf_gguf_n_keys(const pf_gguf *file);
+const char *pf_gguf_key_at(const pf_gguf *file, size_t i);
+
 bool pf_gguf_has(const pf_gguf *file, const char *key);
 
 /* Each reads the value of a key into *out and checks its type and range. An absent key: *out keeps its value if `required` is

@@ -71,6 +71,16 @@ const pf_gguf_key *pf_gguf_find_key(const pf_gguf *file, const char *name)
     return file->n_keys == 0 ? NULL : bsearch(name, file->keys, file->n_keys, sizeof *file->keys, compare_key);
 }
 
+size_t pf_gguf_n_keys(const pf_gguf *file)
+{
+    return file->n_keys;
+}
+
+const char *pf_gguf_key_at(const pf_gguf *file, size_t i)
+{
+    return file->keys[i].name;
+}
+
 bool pf_gguf_has(const pf_gguf *file, const char *key)
 {
     return pf_gguf_find_key(file, key) != NULL;

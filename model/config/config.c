@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "model/config/config_parts.h"
 #include "model/config/dtype.h"
+#include "model/config/gguf_config.h"
 #include "model/config/model_directory.h"
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
@@ -224,10 +225,29 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, c
     return PF_OK;
 }
 
+/* The metadata of a GGUF file. */
+static pf_status load_gguf(const char *path, const pf_load_policy *policy, pf_config *out, pf_error *error)
+{
+    pf_gguf *file = NULL;
+    pf_json doc = { 0 };
+    bool head_pairs = false;
+    PF_TRY(pf_gguf_open(path, &file, error));
+    pf_status status = pf_gguf_config_document(file, &doc, &head_pairs, error);
+    if (status == PF_OK) status = read_documents(&doc, NULL, policy, out, error);
+    if (status == PF_OK) {
+        out->gguf = true;
+        out->head_pairs = head_pairs;
+    }
+    pf_json_close(&doc);
+    pf_gguf_close(file);
+    return status;
+}
+
 pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     pf_json doc = { 0 }, generation = { 0 };
+    if (pf_gguf_is_file(directory)) return load_gguf(directory, policy, out, error);
     PF_TRY(pf_file_join(directory, "config.json", path, error));
     const pf_status opened = pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error);
     if (opened == PF_UNAVAILABLE) return pf_model_directory_explain(directory, "config.json", error);

@@ -89,11 +89,13 @@ typedef struct {
     pf_format format;                   /* of the integers (quantized) */
     bool kept_in_f16;                   /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
     int32_t pard_token; /* the token that stands for those to be drafted in parallel (arXiv:2504.18583); -1: none */
+    bool gguf;          /* tensors have the names of llama.cpp (gguf_config.h) */
+    bool head_pairs; /* row 2 i + j of a head of Q and K in the file is row i + j * head_dim / 2: llama.cpp's Llama */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos] any of them ends a text; each is below vocab_size */
 } pf_config;
 
-/* Reads DIR/config.json, and the ids from DIR/generation_config.json when it is there. `policy` decides about keys that are
+/* Reads DIR/config.json, or the metadata of a GGUF file, and the ids from DIR/generation_config.json when it is there. `policy` decides about keys that are
  * not read; NULL: they are ignored.
  * PF_UNAVAILABLE: there is no config.json; the sentence names what the directory holds.  PF_FORMAT: a field is missing, of the
  * wrong type or out of range.

@@ -21,7 +21,7 @@ static const form FORMS[] = {
                              "merge_and_unload().save_pretrained(OUT)" },
     { "adapter_model.*", "is a LoRA adapter and not a model: merge it into its base model with peft, "
                          "merge_and_unload().save_pretrained(OUT)" },
-    { "*.gguf", "is GGUF, which is not read here: take the safetensors that it was made of" },
+    { "*.gguf", "is GGUF: give the path of the file itself" },
     { "consolidated*.safetensors",
       "has the names of Mistral's own format: take the files that transformers reads, model*.safetensors" },
     { "consolidated*.pth",

@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "model/config/config_parts.h"
+#include "model/config/gguf_config.h"
 
 const pf_tensor_pattern *pf_config_pattern(const pf_config *config, pf_tensor_role role)
 {
     assert((unsigned)role < PF_N_TENSOR_ROLES);
-    return &pf_architecture_get(config->architecture)->tensors[role];
+    return config->gguf ? pf_gguf_pattern(role) : &pf_architecture_get(config->architecture)->tensors[role];
 }
 
 void pf_config_tensor_name(const pf_config *config, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])

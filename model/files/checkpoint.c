@@ -43,8 +43,8 @@ static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_
     char found[128], expected[80];
     print_shape(tensor->shape, tensor->n_dimensions, found, sizeof found);
     print_shape(wanted, n, expected, sizeof expected);
-    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, config.json makes it %s", c->directory, name,
-                   found, expected);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, %s makes it %s", c->directory, name, found,
+                   c->config.gguf ? "the metadata" : "config.json", expected);
 }
 
 /* Whether the files hold the weight of a role as integers. */
@@ -87,7 +87,7 @@ pf_status pf_checkpoint_tensor(const pf_checkpoint *c, pf_tensor_id id, const ch
     char name[PF_MAX_TENSOR_NAME];
     name_tensor(c, id, part, name);
     pf_tensor tensor;
-    const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
+    const pf_status status = pf_tensor_source_find(&c->source, name, &tensor, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
     if (status != PF_OK) return status;
     const int32_t columns = columns_of(c, id.role, part);
@@ -108,6 +108,10 @@ pf_status pf_checkpoint_vector(const pf_checkpoint *c, pf_tensor_id id, const ch
     *n_bytes = 0;
     for (int32_t first = 0; first < rows.rows; first += n, id.expert++) { /* one tensor, or one a head */
         PF_TRY(pf_checkpoint_tensor(c, id, part, &tensor, error));
+        if (tensor.blocks != PF_GGML_F32)
+            return pf_fail(error, PF_UNSUPPORTED,
+                           "%s: tensor \"%s\" is of type %s, expected a vector of F32, F16 or BF16", c->directory,
+                           tensor.name, pf_ggml_type_get(tensor.blocks)->name);
         for (int32_t i = 0; i < n; i++)
             out[first + i] = pf_tensor_element(tensor.data, tensor.type, (size_t)pf_role_rows_element(&rows, i, 0));
         *n_bytes += (size_t)n * pf_type_bytes(tensor.type);
@@ -164,7 +168,7 @@ static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_id id, const char 
 {
     char name[PF_MAX_TENSOR_NAME];
     name_tensor(c, id, part, name);
-    const pf_status status = pf_safetensors_find_bytes(c->set, name, dtype, out, error);
+    const pf_status status = pf_tensor_source_find_bytes(&c->source, name, dtype, out, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
     if (status != PF_OK) return status;
     const int64_t shape[] = { rows, columns };
@@ -265,6 +269,10 @@ static pf_status gather(const pf_checkpoint *c, const pf_role_rows *rows, const 
         return pf_fail(error, PF_NOMEM, "%s: no memory to gather %zu weights of tensor \"%s\"", c->directory, n,
                        tensor->name);
     pf_role_rows_gather(rows, tensor, out->gathered);
+    if (tensor->blocks != PF_GGML_F32) {
+        const pf_ggml_type_info *info = pf_ggml_type_get(tensor->blocks);
+        out->file_bytes = n / (size_t)info->block_elements * (size_t)info->block_bytes;
+    }
     out->source.data = out->gathered;
     return PF_OK;
 }
@@ -309,7 +317,7 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_check
     PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
     const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
     out->source = (pf_gemm_source){ .type = tensor.type, .n_rows = rows.rows, .stride = (size_t)rows.columns };
-    if (pf_role_rows_are_contiguous(&rows))
+    if (pf_role_rows_are_contiguous(&rows) && tensor.blocks == PF_GGML_F32)
         out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
     else
         PF_TRY(gather(c, &rows, &tensor, out, error));
@@ -401,6 +409,7 @@ static size_t params_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
 size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_checkpoint_rows *rows)
 {
     const pf_gemm_source *matrix = &rows->source;
+    if (rows->file_bytes > 0) return rows->file_bytes;
     return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + params_bytes(c, matrix);
 }
 
@@ -460,10 +469,11 @@ static pf_status check_extra_tensors(const pf_checkpoint *c, known_names *known,
     int32_t n_unused = 0;
     char shown[SHOWN * 80] = "";
     qsort(known->names, known->n, sizeof *known->names, compare_names);
-    for (int32_t i = 0; i < pf_safetensors_count(c->set); i++) {
-        const char *name = pf_safetensors_name(c->set, i);
+    for (int32_t i = 0; i < pf_tensor_source_count(&c->source); i++) {
+        const char *name = pf_tensor_source_name(&c->source, i);
         if (is_known(known, name) || is_copy_of_embedding(c, name)) continue;
-        const pf_extra_tensor extra = pf_judge_extra_tensor(&c->config, name, pf_safetensors_dimensions(c->set, i));
+        const pf_extra_tensor extra =
+            pf_judge_extra_tensor(&c->config, name, pf_tensor_source_dimensions(&c->source, i));
         if (extra == PF_EXTRA_REFUSED)
             return pf_fail(error, PF_UNSUPPORTED,
                            "%s: tensor \"%.160s\" is no part of a %s as config.json describes it: it would be left out",
@@ -562,7 +572,7 @@ static bool has_weight(const pf_checkpoint *c, pf_tensor_role role)
     char name[PF_MAX_TENSOR_NAME];
     pf_tensor tensor;
     name_tensor(c, (pf_tensor_id){ .role = role }, "weight", name);
-    return pf_safetensors_find(c->set, name, &tensor, NULL) != PF_UNAVAILABLE;
+    return pf_tensor_source_find(&c->source, name, &tensor, NULL) != PF_UNAVAILABLE;
 }
 
 static void detect_prefix(pf_checkpoint *c)
@@ -608,7 +618,7 @@ pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy
 {
     pf_checkpoint c = { .directory = directory };
     PF_TRY(pf_config_load(directory, policy, &c.config, error));
-    PF_TRY(pf_safetensors_open(directory, policy, &c.set, error));
+    PF_TRY(pf_tensor_source_open(directory, policy, &c.source, error));
     detect_prefix(&c);
     pf_status status = resolve_head(&c, cancel, error);
     if (status == PF_OK) status = check_tensors(&c, policy, error);
@@ -621,6 +631,5 @@ pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy
 
 void pf_checkpoint_close(pf_checkpoint *checkpoint)
 {
-    pf_safetensors_close(checkpoint->set);
-    checkpoint->set = NULL;
+    pf_tensor_source_close(&checkpoint->source);
 }

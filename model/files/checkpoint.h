@@ -27,12 +27,12 @@
 #include "base/status.h"
 #include "kernels/gemm/gemm.h"
 #include "model/config/config.h"
-#include "model/files/safetensors.h"
+#include "model/files/tensor_source.h"
 
 typedef struct {
     const char *directory; /* borrowed */
     pf_config config;      /* tied_embeddings is false if the files hold an LM head that differs from the embedding */
-    pf_safetensors *set;
+    pf_tensor_source source;
     bool named_as_head;   /* the files hold the tied embedding under the name of the LM head */
     bool without_prefix;  /* names lack the first component, "model.", as a LlamaModel saves them */
     size_t n_bytes;       /* size of the tensors that are read */
@@ -46,9 +46,10 @@ typedef struct {
 typedef struct {
     pf_gemm_source source; /* what packing takes */
     void *gathered;        /* owned memory of the source's data; NULL: they lie in the file */
+    size_t file_bytes;     /* its size in the file, where it was converted from blocks; else 0 */
 } pf_checkpoint_rows;
 
-/* Opens DIR and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
+/* Opens DIR, or a GGUF file, and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
  * beside it are compared. `cancel`, or NULL, is polled every few megabytes of that.
  * `policy` decides about keys and tensors that are not read (NULL: they are ignored).
  * As pf_config_load and pf_safetensors_open. PF_FORMAT: a tensor is missing, or has another shape or type; PF_UNSUPPORTED:

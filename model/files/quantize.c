@@ -333,7 +333,7 @@ static pf_status fill_directory(job *j, pf_error *error)
     for (size_t i = 0; COPIED[i] != NULL; i++)
         PF_TRY(pf_staging_copy(&j->staging, j->from.directory, COPIED[i], error));
     PF_TRY(write_weights(j, error));
-    PF_TRY(pf_safetensors_check(j->from.set, error));
+    PF_TRY(pf_tensor_source_check(&j->from.source, error));
     return pf_staging_commit(&j->staging, CONFIG_NAME, error);
 }
 
@@ -365,6 +365,9 @@ static pf_status check_dtype(pf_dtype dtype, pf_error *error)
 
 static pf_status check_original(const pf_checkpoint *from, pf_error *error)
 {
+    if (from->config.gguf)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: GGUF is not rewritten: take the safetensors that it was made of",
+                       from->directory);
     if (!from->config.quantized) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED,
                    "%s: its weights are quantised to %s already: take the model that they were made of",

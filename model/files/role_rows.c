@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/files/ggml_blocks.h"
+
 pf_role_rows pf_role_rows_of(const pf_config *config, pf_tensor_id id, int32_t columns)
 {
     const pf_tensor_pattern *pattern = pf_config_pattern(config, id.role);
@@ -9,6 +11,7 @@ pf_role_rows pf_role_rows_of(const pf_config *config, pf_tensor_id id, int32_t c
     int32_t k;
     pf_config_shape(config, id.role, &r.rows, &k);
     r.transposed = pattern->transposed && columns > 0;
+    if (config->head_pairs && (id.role == PF_TENSOR_Q || id.role == PF_TENSOR_K)) r.pair_dim = config->head_dim;
     if (pattern->stacked) r.first_element = (int64_t)id.expert * r.map.file_rows * r.columns;
     return r;
 }
@@ -29,11 +32,19 @@ int32_t pf_role_rows_file_shape(const pf_config *config, const pf_role_rows *r, 
 
 bool pf_role_rows_are_contiguous(const pf_role_rows *r)
 {
-    return !r->transposed && r->map.n_blocks == 1;
+    return !r->transposed && r->map.n_blocks == 1 && r->pair_dim == 0;
+}
+
+/* The place of a row whose head lies in pairs. */
+static int32_t paired_row(int32_t row, int32_t head_dim)
+{
+    const int32_t within = row % head_dim, half = head_dim / 2;
+    return row - within + 2 * (within % half) + within / half;
 }
 
 static int64_t file_row(const pf_role_rows *r, int32_t row)
 {
+    if (r->pair_dim > 0) row = paired_row(row, r->pair_dim);
     return r->map.first + (int64_t)(row / r->map.block_rows) * r->map.stride + row % r->map.block_rows;
 }
 
@@ -55,9 +66,24 @@ static void gather_transposed(const pf_role_rows *r, const uint8_t *data, size_t
                            data + (size_t)pf_role_rows_element(r, i, j) * size, size);
 }
 
+static void gather_blocks(const pf_role_rows *r, const pf_tensor *tensor, float *out)
+{
+    const pf_ggml_type_info *info = pf_ggml_type_get(tensor->blocks);
+    const size_t columns = (size_t)r->columns;
+    for (int32_t row = 0; row < r->rows; row++) {
+        const size_t block = (size_t)pf_role_rows_element(r, row, 0) / (size_t)info->block_elements;
+        pf_ggml_to_f32(tensor->blocks, tensor->data + block * (size_t)info->block_bytes, columns,
+                       out + (size_t)row * columns);
+    }
+}
+
 void pf_role_rows_gather(const pf_role_rows *r, const pf_tensor *tensor, void *out)
 {
     const size_t size = pf_type_bytes(tensor->type), bytes = (size_t)r->columns * size;
+    if (tensor->blocks != PF_GGML_F32) { /* never transposed: a GGUF file has rows */
+        gather_blocks(r, tensor, out);
+        return;
+    }
     if (r->transposed) {
         gather_transposed(r, tensor->data, size, out);
         return;

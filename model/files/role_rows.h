@@ -17,6 +17,7 @@ typedef struct {
     pf_row_map map;
     int32_t rows, columns; /* of the role; columns 1: a vector */
     bool transposed;       /* the file has [columns, file_rows] */
+    int32_t pair_dim;      /* the rows of each head lie in pairs (pf_config.head_pairs): its size; 0: they do not */
     int64_t first_element; /* of its expert */
 } pf_role_rows;
 
@@ -33,7 +34,7 @@ bool pf_role_rows_are_contiguous(const pf_role_rows *rows);
 /* The element of the file where row `row`, column `column` of the role lies. */
 int64_t pf_role_rows_element(const pf_role_rows *rows, int32_t row, int32_t column);
 
-/* Copies them to out [rows, columns], in the tensor's type. */
+/* Copies them to out [rows, columns], in the tensor's type; blocks are converted. */
 void pf_role_rows_gather(const pf_role_rows *rows, const pf_tensor *tensor, void *out);
 
 #endif

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "gguf/ggml_types.h"
 #include "kernels/types.h"
 #include "model/config/load_policy.h"
 
@@ -33,6 +34,8 @@ typedef struct {
     int64_t shape[PF_MAX_DIMENSIONS]; /* outermost first */
     const uint8_t *data;
     size_t data_bytes;
+    pf_ggml_type
+        blocks; /* of a GGUF file: what data hold, which become elements of `type`; PF_GGML_F32: these elements */
 } pf_tensor;
 
 /* Element i of a tensor's data, exactly. */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "model/config/gguf_config.h"
+
 static bool ends_with(const char *name, const char *suffix)
 {
     const size_t n = strlen(name), n_suffix = strlen(suffix);
@@ -96,6 +98,7 @@ pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name,
 {
     const char *layers;
     const size_t n_layers = layers_prefix(config, &layers), n_model = model_prefix(layers, n_layers);
+    if (config->gguf && strcmp(name, PF_GGUF_ROPE_FREQS) == 0) return PF_EXTRA_BUFFER;
     if (ends_with(name, "rotary_emb.inv_freq")) return PF_EXTRA_BUFFER;
     if (is_buffer(name, n_dimensions)) return PF_EXTRA_UNUSED;
     const bool is_below = n_model > 0 && strncmp(name, layers, n_model) == 0;

@@ -186,7 +186,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     if (m->layers == NULL || m->experts == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
-    PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
+    PF_TRY(pf_tensor_source_check(&src->checkpoint.source, error));
     PF_TRY(pf_head_measure(&m->head, src->options->team, &src->walk, error));
     return pf_library_products_attach(m, src->options->backend, src->options->team, error);
 }

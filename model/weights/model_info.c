@@ -157,7 +157,8 @@ static void explain_format(const pf_model *m, char *out, size_t capacity)
     else if (m->config.quantized)
         snprintf(out, capacity, "the directory was quantised to it");
     else
-        snprintf(out, capacity, "the file's matrices are in %s%s%s", types,
+        snprintf(out, capacity, "the file's matrices are in %s%s%s%s", types,
+                 m->config.gguf && m->has_matrices[PF_TYPE_F32] ? ", to which its blocks are converted" : "",
                  m->has_matrices[PF_TYPE_F16] && m->row_type == PF_TYPE_BF16 ? ", rounded to bf16" : "",
                  m->dtype == PF_DTYPE_BF16_12 ? " and beyond the cache: the bits of bf16, fewer bytes to read" : "");
 }

@@ -201,7 +201,7 @@ class BadModels(Case):
                 if has_config:
                     (model / "config.json").write_text(config)
                 self.assert_fails("info", "-m", model, saying=[name, *words])
-        self.assert_fails("info", "-m", self.root / "only-model-q4.gguf-True" / "model-q4.gguf", saying=["GGUF is not read"])
+        self.assert_fails("info", "-m", self.root / "only-model-q4.gguf-True" / "model-q4.gguf", saying=["model-q4.gguf", "GGUF"])
         self.assert_fails("info", "-m", self.target / "model.safetensors", saying=["give the directory that holds it"])
         home = {"HF_HOME": str(self.root / "bin-home")}
         snapshot = self.root / "bin-home" / "hub" / "models--acme--bin" / "snapshots" / "beef"

@@ -1,6 +1,6 @@
 /*
  * Fuzzes the loader with a model directory: a config.json and, after a NUL, its model.safetensors, original or written by
- * `pilotfish quantize`. The model is loaded and runs a pass, or is refused with a sentence. No weights, scales or group parameters
+ * `pilotfish quantize`, or a GGUF file. The model is loaded and runs a pass, or is refused with a sentence. No weights, scales or group parameters
  * may cause a fault, and a token drawn from the logits must be in the vocabulary.
  */
 #include <stddef.h>
@@ -111,8 +111,22 @@ static void load_and_run(const char *directory)
     pf_team_destroy(team);
 }
 
+static void load_gguf(const uint8_t *data, size_t size)
+{
+    char path[] = "/tmp/pf-checkpoint-fuzz-XXXXXX.gguf";
+    const int descriptor = mkstemps(path, 5);
+    require(descriptor >= 0 && close(descriptor) == 0);
+    write_file(path, data, size);
+    load_and_run(path);
+    unlink(path);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    if (size > 4 && memcmp(data, "GGUF", 4) == 0) {
+        load_gguf(data, size);
+        return 0;
+    }
     const uint8_t *end = size ? memchr(data, '\0', size) : NULL;
     if (!end) return 0;
     const size_t n = (size_t)(end - data);

@@ -1,4 +1,6 @@
 /* Windows, soft caps, slopes and sinks of attention: the definition against float64, every kernel against the definition. */
+#include <time.h>
+
 #include "tests/kernels/attn_test.h"
 
 enum { MOST_HEADS = 24 };
@@ -289,6 +291,51 @@ static void a_soft_cap_makes_an_infinite_score_finite(void **state)
     for_each_kernel(PF_OP_ATTN, check_infinite_scores);
 }
 
+/* The least CPU time of several calls, in ns. */
+static double least_time(const pf_kernel *kernel, const pf_attn_args *args, void *scratch)
+{
+    double least = INFINITY;
+    for (int32_t i = 0; i < 12; i++) {
+        struct timespec begin, end;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+        kernel->fn.attn(args, 0, pf_attn_items(args->pages.n_kv_heads, args->n_rows), scratch);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+        least = fmin(least, (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec));
+    }
+    return least;
+}
+
+/* With a sixth of the blocks or less a call takes less than half of the time; within one segment. */
+static void check_cost(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    if (kernel == definition) return;
+    for (int32_t tree = 0; tree < 2; tree++) {
+        enum { LENGTH = 1000, TREE_ROWS = 400 };
+        cache c = cache_random(kernel, 1, 1, 128, 64, LENGTH);
+        rows r = rows_make(&c, tree ? TREE_ROWS : 1);
+        static int32_t parents[TREE_ROWS];
+        for (int32_t i = 0; i < TREE_ROWS; i++) parents[i] = i - 1;
+        pf_attn_args args = args_of(&c, &r);
+        if (tree) {
+            args.parents = parents;
+            args.position = 0;
+        }
+        const double whole = least_time(kernel, &args, r.scratch.data);
+        args.window = 16;
+        const double window = least_time(kernel, &args, r.scratch.data);
+        if (window > 0.5 * whole)
+            fail_msg("%s, tree %d: %.0f ns with a window, %.0f ns without", kernel->name, tree, window, whole);
+        rows_free(&r);
+        pf_guard_free(&c.pool);
+    }
+}
+
+static void blocks_below_the_window_are_skipped(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_cost);
+}
+
 static void segments_below_the_window_have_no_units(void **state)
 {
     (void)state;
@@ -311,6 +358,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_tree_join_with_every_window),
         cmocka_unit_test(a_bad_value_leaves_with_the_window),
         cmocka_unit_test(a_soft_cap_makes_an_infinite_score_finite),
+        cmocka_unit_test(blocks_below_the_window_are_skipped),
         cmocka_unit_test(segments_below_the_window_have_no_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,8 @@ class ByTransformers:
 
     @staticmethod
     def attention(config):
-        return "eager"
+        """Eager, but for Falcon with ALiBi: there transformers 5.23 adds the bias twice, in the mask and to the scores."""
+        return "sdpa" if config["model_type"] == "falcon" and config.get("alibi") else "eager"
 
     def logits(self, tokens):
         return self.model(torch.tensor(tokens)[None], use_cache=False).logits[0].float().numpy()
@@ -153,7 +154,9 @@ def parameters(oracle):
 
 
 def is_without_effect(oracle, name):
-    """A bias of keys that no rotation follows adds the same to all scores of a query."""
+    """Parts for images; a bias of keys that no rotation follows, which adds the same to all scores of a query."""
+    if "vision" in name or "multi_modal" in name:
+        return True
     return oracle.config["model_type"] == "opt" and name.endswith("k_proj.bias")
 
 

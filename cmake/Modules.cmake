@@ -59,22 +59,25 @@ pf_room(rpc/server listener)
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.
-add_library(pf_flags INTERFACE)
-target_include_directories(pf_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_definitions(pf_flags INTERFACE _GNU_SOURCE)
-target_compile_options(pf_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+# pf_flags_plain: all of them but the sanitizers, for what a sanitizer build leaves uninstrumented.
+add_library(pf_flags_plain INTERFACE)
+target_include_directories(pf_flags_plain INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(pf_flags_plain INTERFACE _GNU_SOURCE)
+target_compile_options(pf_flags_plain INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
                        -Wvla -fno-math-errno -ffp-contract=off)
 # snprintf into a buffer of fixed size cuts a text on purpose; gcc cannot tell that from a mistake.
-target_compile_options(pf_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
+target_compile_options(pf_flags_plain INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 # A constant is an enumerator here, and multiplies floats as any int does; clang 19 takes that for a mixture of two enums.
-target_compile_options(pf_flags INTERFACE $<$<C_COMPILER_ID:Clang>:-Wno-enum-float-conversion>)
-target_link_libraries(pf_flags INTERFACE Threads::Threads m)
+target_compile_options(pf_flags_plain INTERFACE $<$<C_COMPILER_ID:Clang>:-Wno-enum-float-conversion>)
+target_link_libraries(pf_flags_plain INTERFACE Threads::Threads m)
 if(PF_WERROR)
-    target_compile_options(pf_flags INTERFACE -Werror)
+    target_compile_options(pf_flags_plain INTERFACE -Werror)
 endif()
 if(PF_POISON)
-    target_compile_definitions(pf_flags INTERFACE PF_POISON)
+    target_compile_definitions(pf_flags_plain INTERFACE PF_POISON)
 endif()
+add_library(pf_flags INTERFACE)
+target_link_libraries(pf_flags INTERFACE pf_flags_plain)
 if(PF_FUZZ)
     target_compile_options(pf_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -51,7 +51,7 @@ static bool system_gives_tiles(void)
 #endif
 }
 
-pf_isa pf_cpu_best_isa(void)
+static pf_isa best_isa_of_machine(void)
 {
     unsigned a, b, c, d, b7, c7, d7;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !all_set(c, bit_OSXSAVE)) return PF_ISA_SCALAR;
@@ -65,6 +65,15 @@ pf_isa pf_cpu_best_isa(void)
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25; /* leaf 7, subleaf 0, EDX */
     if (!all_set(d7, amx_bf16 | amx_tile | amx_int8) || !all_set(xcr0, XCR0_TILES)) return PF_ISA_AVX512BF16;
     return system_gives_tiles() ? PF_ISA_AMX : PF_ISA_AVX512BF16;
+}
+
+pf_isa pf_cpu_best_isa(void)
+{
+    const pf_isa best = best_isa_of_machine();
+#ifdef PF_CPU_HIGHEST_ISA /* a sanitizer build: kernels above it are not instrumented */
+    if (best > PF_CPU_HIGHEST_ISA) return PF_CPU_HIGHEST_ISA;
+#endif
+    return best;
 }
 
 static bool is_made_by(unsigned ebx, unsigned ecx, unsigned edx)

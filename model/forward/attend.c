@@ -138,7 +138,7 @@ void pf_attend_rope(const pf_worker *w, const pf_pass_span *span, int32_t layer,
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
     const int32_t group = config->n_heads / config->n_kv_heads, head_dim = config->head_dim;
-    const int32_t rope = pf_config_layer(config, layer)->rope;
+    const int32_t rope = config->plan.positions == PF_POSITIONS_ROTARY ? pf_config_layer(config, layer)->rope : -1;
     float *q_rows = pf_row(w->q, span->first_row), *k_rows = keys_of(w, span), *v_rows = values_of(w, span);
     for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
         const int32_t head = item / span->n_rows, row = item % span->n_rows;
@@ -186,7 +186,11 @@ static pf_attn_args attention_of(const pf_worker *w, const pf_pass_span *span, i
                            .n_heads = c->model->config.n_heads,
                            .position = span->position,
                            .scale = plan->attention_scale,
-                           .parents = span->parents };
+                           .parents = span->parents,
+                           .window = pf_config_layer(&c->model->config, layer)->window,
+                           .softcap = plan->attention_softcap,
+                           .slopes = c->slopes,
+                           .sinks = c->model->layers[layer].sinks };
 }
 
 void pf_attend_span(const pf_worker *w, const pf_pass_span *span, int32_t layer, pf_range items)
@@ -216,7 +220,8 @@ static bool units_pay(const pf_config *config, const pf_attn_args *args, int32_t
     const int64_t group = config->n_heads / config->n_kv_heads, n_segments = pf_attn_segments(args);
     const int64_t n_items = ceil_div((int64_t)config->n_kv_heads * args->n_rows, n_threads);
     const int64_t n_units = ceil_div(config->n_kv_heads * n_segments, n_threads);
-    const int64_t whole = work_of(n_items * group, args->position + args->n_rows);
+    const int64_t n_keys = args->position + args->n_rows - pf_attn_first_key(args, args->position);
+    const int64_t whole = work_of(n_items * group, n_keys);
     const int64_t shared = n_units * work_of(args->n_rows * group, PF_ATTN_SEGMENT);
     return shared + shared / 2 + PRICE < whole;
 }

@@ -285,8 +285,8 @@ static const char *const names[PF_N_PASS_KERNELS] = {
 /* The first key that a row at a position sees in a layer. */
 static int32_t first_key(const pf_context *c, int32_t layer, int32_t position)
 {
-    const int32_t window = pf_config_layer(&c->model->config, layer)->window;
-    return window > 0 && position >= window ? position - window + 1 : 0;
+    const pf_attn_args args = { .window = pf_config_layer(&c->model->config, layer)->window };
+    return pf_attn_first_key(&args, position);
 }
 
 /* Pairs of a query row and a key that it sees: the mean of all layers. */

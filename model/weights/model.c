@@ -141,28 +141,6 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
 
-/* Refuses a plan with an operation that the forward pass does not run. */
-static pf_status check_operations(const char *directory, const pf_config *config, pf_error *error)
-{
-    const pf_plan *plan = &config->plan;
-    bool has_windows = false;
-    for (int32_t i = 0; i < plan->n_kinds; i++) has_windows |= plan->kinds[i].window > 0;
-    const struct {
-        bool is_needed;
-        const char *name;
-    } missing[] = {
-        { has_windows, "attention with a window" },
-        { plan->attention_softcap > 0.0f, "attention with a soft cap" },
-        { plan->positions == PF_POSITIONS_ALIBI, "ALiBi" },
-        { plan->has[PF_TENSOR_SINKS], "attention sinks" },
-    };
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (missing[i].is_needed)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: a %s needs %s, which is not run yet", directory,
-                           pf_architecture_name(config->architecture), missing[i].name);
-    return PF_OK;
-}
-
 static pf_status open_model(pf_model *m, const char *directory, pf_model_source *src, pf_error *error)
 {
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
@@ -173,7 +151,6 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     else
         PF_TRY(pf_topology_read(&m->machine, error));
     m->config = src->checkpoint.config;
-    PF_TRY(check_operations(directory, &m->config, error));
     m->q_dim = m->config.n_heads * m->config.head_dim;
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
     m->n_parameters = src->checkpoint.n_parameters;

@@ -57,6 +57,23 @@ static const struct {
     { "a scale of the logits, parallel blocks of one norm",
       "{" SHAPE_OF_HEADS "\"architectures\": [\"CohereForCausalLM\"], \"model_type\": \"cohere\", "
       "\"hidden_act\": \"silu\", \"logit_scale\": 0.3}" },
+    { "norms behind blocks, windows, soft caps",
+      "{" SHAPE "\"architectures\": [\"Gemma2ForCausalLM\"], \"model_type\": \"gemma2\", \"sliding_window\": 11, "
+      "\"hidden_activation\": \"gelu_pytorch_tanh\", \"attn_logit_softcapping\": 3.0, \"final_logit_softcapping\": "
+      "4.0, "
+      "\"query_pre_attn_scalar\": 37}" },
+    { "two rotary tables",
+      "{" SHAPE "\"architectures\": [\"Gemma3ForCausalLM\"], \"model_type\": \"gemma3_text\", \"sliding_window\": 11, "
+      "\"sliding_window_pattern\": 3, \"query_pre_attn_scalar\": 37, \"hidden_activation\": \"gelu_pytorch_tanh\"}" },
+    { "sinks, experts with biases",
+      "{" SHAPE "\"architectures\": [\"GptOssForCausalLM\"], \"model_type\": \"gpt_oss\", \"hidden_act\": \"silu\", "
+      "\"num_local_experts\": 5, \"num_experts_per_tok\": 2, \"sliding_window\": 11, \"attention_bias\": true, "
+      "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\"], "
+      "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 150000.0, \"factor\": 4.0, "
+      "\"original_max_position_embeddings\": 40, \"beta_fast\": 32.0, \"beta_slow\": 1.0, \"truncate\": false}}" },
+    { "slopes, a norm of the embedding",
+      "{\"architectures\": [\"BloomForCausalLM\"], \"model_type\": \"bloom\", \"hidden_size\": 96, \"n_layer\": 2, "
+      "\"n_head\": 3, \"vocab_size\": 97, \"layer_norm_epsilon\": 1e-5, \"bos_token_id\": 1, \"eos_token_id\": 2}" },
     { "experts",
       "{" SHAPE "\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"mixtral\", \"hidden_act\": \"silu\", "
       "\"num_local_experts\": 5, \"num_experts_per_tok\": 2}" },

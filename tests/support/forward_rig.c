@@ -11,10 +11,10 @@ void rig_open(rig *r, const char *directory, pf_model_options options, int32_t n
     if (pf_test_team_create(n_threads, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
     options.team = r->team;
     if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
-    const pf_context_config config = { .max_tokens = MAX_TOKENS,
-                                       .max_sequences = MAX_SEQUENCES,
-                                       .max_rows = MAX_ROWS,
-                                       .max_logit_rows = MAX_ROWS,
+    const pf_context_config config = { .max_tokens = RIG_TOKENS,
+                                       .max_sequences = RIG_SEQUENCES,
+                                       .max_rows = RIG_ROWS,
+                                       .max_logit_rows = RIG_ROWS,
                                        .kv_type = pf_context_default_kv_type(r->model) };
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
@@ -33,9 +33,9 @@ int32_t text_token(const rig *r, int32_t text, int32_t i)
     return (i * 31 + text * 17 + i * i % 11) % r->n_vocab;
 }
 
-void make_text(const rig *r, int32_t text, int32_t tokens[N_TEXT])
+void make_text(const rig *r, int32_t text, int32_t tokens[RIG_TEXT])
 {
-    for (int32_t i = 0; i < N_TEXT; i++) tokens[i] = text_token(r, text, i);
+    for (int32_t i = 0; i < RIG_TEXT; i++) tokens[i] = text_token(r, text, i);
 }
 
 pf_kv_seq acquire(const rig *r)
@@ -57,7 +57,7 @@ void feed(rig *r, pf_kv_seq seq, const int32_t *tokens, int32_t begin, int32_t e
 
 float *new_logits(const rig *r)
 {
-    float *logits = malloc((size_t)N_TEXT * (size_t)r->n_vocab * sizeof *logits);
+    float *logits = malloc((size_t)RIG_TEXT * (size_t)r->n_vocab * sizeof *logits);
     assert_non_null(logits);
     return logits;
 }
@@ -77,11 +77,11 @@ void assert_same_logits(const rig *r, const float *a, const float *b, int32_t be
 /* Of text 0, one token a pass. */
 float *plain_logits(rig *r)
 {
-    int32_t tokens[N_TEXT];
+    int32_t tokens[RIG_TEXT];
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
-    for (int32_t i = 0; i < N_TEXT; i++) feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
+    for (int32_t i = 0; i < RIG_TEXT; i++) feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
     pf_kv_release(r->kv, seq);
     return logits;
 }
@@ -89,24 +89,24 @@ float *plain_logits(rig *r)
 /* A pass of `head` tokens, then passes of `step`. */
 void compare_cut(rig *r, const float *plain, int32_t head, int32_t step)
 {
-    int32_t tokens[N_TEXT];
+    int32_t tokens[RIG_TEXT];
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
-    for (int32_t at = 0, n = head; at < N_TEXT; at += n, n = step) {
-        if (n > N_TEXT - at) n = N_TEXT - at;
+    for (int32_t at = 0, n = head; at < RIG_TEXT; at += n, n = step) {
+        if (n > RIG_TEXT - at) n = RIG_TEXT - at;
         feed(r, seq, tokens, at, at + n, logits + (size_t)at * (size_t)r->n_vocab);
     }
     char how[96];
     snprintf(how, sizeof how, "%d tokens, then %d a pass, on %d threads", head, step, pf_team_size(r->team));
-    assert_same_logits(r, logits, plain, 0, N_TEXT, how);
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, how);
     pf_kv_release(r->kv, seq);
     free(logits);
 }
 
 void compare_cuts(rig *r, const float *plain)
 {
-    compare_cut(r, plain, N_TEXT, 1);
+    compare_cut(r, plain, RIG_TEXT, 1);
     compare_cut(r, plain, 33, 33);
     compare_cut(r, plain, 14, 15);
     compare_cut(r, plain, 40, 7);
@@ -117,18 +117,18 @@ void compare_cuts(rig *r, const float *plain)
 void compare_in_company(rig *r, const float *plain)
 {
     enum { N = 4 };
-    int32_t tokens[N][N_TEXT], at[N] = { 0 };
+    int32_t tokens[N][RIG_TEXT], at[N] = { 0 };
     pf_kv_seq seqs[N];
     for (int32_t s = 0; s < N; s++) {
         make_text(r, s, tokens[s]);
         seqs[s] = acquire(r);
     }
     float *logits = new_logits(r);
-    for (int32_t round = 0; at[0] < N_TEXT; round++) {
+    for (int32_t round = 0; at[0] < RIG_TEXT; round++) {
         pf_span spans[N];
         int32_t n_spans = 0, first_logit = 0, mine = -1;
         for (int32_t i = 0; i < N; i++) {
-            const int32_t s = (i + round) % N, left = N_TEXT - at[s], want = 1 + (round * 5 + s * 3) % 9;
+            const int32_t s = (i + round) % N, left = RIG_TEXT - at[s], want = 1 + (round * 5 + s * 3) % 9;
             const int32_t n = want < left ? want : left;
             if (n == 0) continue;
             if (s == 0) mine = first_logit;
@@ -146,7 +146,7 @@ void compare_in_company(rig *r, const float *plain)
                 at[s] += spans[i].n_tokens;
             }
     }
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "in company");
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, "in company");
     for (int32_t s = 0; s < N; s++) pf_kv_release(r->kv, seqs[s]);
     free(logits);
 }
@@ -154,19 +154,19 @@ void compare_in_company(rig *r, const float *plain)
 /* Go astray at several points, roll back, go on; then the same through forks. */
 void compare_after_detours(rig *r, const float *plain)
 {
-    int32_t tokens[N_TEXT], other[N_TEXT];
+    int32_t tokens[RIG_TEXT], other[RIG_TEXT];
     make_text(r, 0, tokens);
     make_text(r, 3, other);
     float *logits = new_logits(r), *scrap = new_logits(r);
     pf_kv_seq seq = acquire(r);
-    for (int32_t at = 0; at < N_TEXT; at += 5) {
+    for (int32_t at = 0; at < RIG_TEXT; at += 5) {
         feed(r, seq, tokens, at, at + 5, logits + (size_t)at * (size_t)r->n_vocab);
         feed(r, seq, other, 0, 1 + at % 23, scrap);
         assert_int_equal(pf_kv_truncate(r->kv, seq, at + 5), PF_OK);
     }
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "after rollbacks");
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, "after rollbacks");
 
-    for (int32_t at = 0; at < N_TEXT; at += 15) { /* a fork at every cut; the parent strays, the child goes on */
+    for (int32_t at = 0; at < RIG_TEXT; at += 15) { /* a fork at every cut; the parent strays, the child goes on */
         pf_kv_seq child;
         assert_int_equal(pf_kv_fork(r->kv, seq, at, &child), PF_OK);
         assert_int_equal(pf_kv_truncate(r->kv, seq, at), PF_OK);
@@ -175,7 +175,7 @@ void compare_after_detours(rig *r, const float *plain)
         pf_kv_release(r->kv, seq);
         seq = child;
     }
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "through forks");
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, "through forks");
     pf_kv_release(r->kv, seq);
     free(scrap);
     free(logits);
@@ -223,7 +223,7 @@ static void path_logits(rig *r, pf_kv_seq seq, int32_t length, const tree *t, in
 /* A tree behind `length` tokens of the text, another sequence beside it; then its true path is kept, and the text goes on. */
 static void compare_tree(rig *r, const float *plain, int32_t length)
 {
-    int32_t tokens[N_TEXT], other[N_TEXT];
+    int32_t tokens[RIG_TEXT], other[RIG_TEXT];
     make_text(r, 0, tokens);
     make_text(r, 3, other);
     const size_t row_floats = (size_t)r->n_vocab;
@@ -243,8 +243,8 @@ static void compare_tree(rig *r, const float *plain, int32_t length)
 
     assert_int_equal(pf_kv_keep(r->kv, seq, length, t.truth, t.n_truth), PF_OK);
     const int32_t kept = length + t.n_truth;
-    feed(r, seq, tokens, kept, N_TEXT, logits + (size_t)kept * row_floats);
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "through a tree of which a path was kept");
+    feed(r, seq, tokens, kept, RIG_TEXT, logits + (size_t)kept * row_floats);
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, "through a tree of which a path was kept");
     pf_kv_release(r->kv, seq);
     pf_kv_release(r->kv, beside);
     free(expected);

@@ -8,7 +8,7 @@
 #include "model/forward/pass.h"
 #include "tests/support/test.h"
 
-enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6 };
+enum { RIG_TEXT = 75, RIG_ROWS = 80, RIG_TOKENS = 160, RIG_SEQUENCES = 6 };
 
 /* A model on a team, ready to run. */
 typedef struct {
@@ -25,14 +25,14 @@ void tear_down(rig *r);
 
 /* Token i of a text, and all of it. */
 int32_t text_token(const rig *r, int32_t text, int32_t i);
-void make_text(const rig *r, int32_t text, int32_t tokens[N_TEXT]);
+void make_text(const rig *r, int32_t text, int32_t tokens[RIG_TEXT]);
 
 pf_kv_seq acquire(const rig *r);
 
 /* Feeds tokens [begin, end) in one pass, and copies the logits of all its rows to out [end - begin, n_vocab]. */
 void feed(rig *r, pf_kv_seq seq, const int32_t *tokens, int32_t begin, int32_t end, float *out);
 
-/* [N_TEXT, n_vocab]; of text 0, one token a pass. The caller frees them. */
+/* [RIG_TEXT, n_vocab]; of text 0, one token a pass. The caller frees them. */
 float *new_logits(const rig *r);
 float *plain_logits(rig *r);
 

@@ -130,17 +130,17 @@ static void logits_do_not_depend_on_the_number_of_threads(void **state)
 static void compare_thread_counts(rig *r, const float *plain)
 {
     const int32_t n_threads = pf_team_size(r->team);
-    int32_t tokens[N_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
+    int32_t tokens[RIG_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
     let_fewer_run(r, false); /* a backoff would keep passes from the trial */
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
-    for (int32_t i = 0; i < N_TEXT; i++) {
+    for (int32_t i = 0; i < RIG_TEXT; i++) {
         n_passes[pf_thread_count_next(&r->context->thread_count, 1)]++;
         feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
     }
     for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_TRIAL_SAMPLES);
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "by all members, and by fewer");
+    assert_same_logits(r, logits, plain, 0, RIG_TEXT, "by all members, and by fewer");
     pf_kv_release(r->kv, seq);
     free(logits);
 }
@@ -183,7 +183,7 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
                 rig r;
                 set_up_acting(&r, (pf_isa)isa, dtype, activations, 1);
                 float *plain = plain_logits(&r);
-                compare_cut(&r, plain, N_TEXT, 1);
+                compare_cut(&r, plain, RIG_TEXT, 1);
                 compare_cut(&r, plain, 33, 17);
                 tear_down(&r);
                 set_up_acting(&r, (pf_isa)isa, dtype, activations, 2);
@@ -209,7 +209,7 @@ static void logits_do_not_depend_on_which_thread_takes_which_panels(void **state
         float *plain = plain_logits(&one);
         tear_down(&one);
         set_up(&two, isa, dtypes[d], 2);
-        for (int i = 0; i < 3; i++) compare_cut(&two, plain, N_TEXT, 1);
+        for (int i = 0; i < 3; i++) compare_cut(&two, plain, RIG_TEXT, 1);
         tear_down(&two);
         free(plain);
     }
@@ -222,15 +222,15 @@ static void logits_do_not_depend_on_which_thread_takes_which_panels(void **state
  * root mean squares, of all that differs and of all. */
 static void compare_within(rig *r, const float *plain, double tolerance)
 {
-    int32_t tokens[N_TEXT];
+    int32_t tokens[RIG_TEXT];
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
-    for (int32_t at = 0, n = 40; at < N_TEXT; at += n, n = 1 + at % 7) {
-        if (n > N_TEXT - at) n = N_TEXT - at;
+    for (int32_t at = 0, n = 40; at < RIG_TEXT; at += n, n = 1 + at % 7) {
+        if (n > RIG_TEXT - at) n = RIG_TEXT - at;
         feed(r, seq, tokens, at, at + n, logits + (size_t)at * (size_t)r->n_vocab);
     }
-    for (int32_t i = 0; i < N_TEXT; i++) {
+    for (int32_t i = 0; i < RIG_TEXT; i++) {
         double different = 0.0, all = 0.0;
         for (int32_t v = 0; v < r->n_vocab; v++) {
             const double ours = (double)plain[(size_t)i * (size_t)r->n_vocab + (size_t)v];
@@ -341,14 +341,14 @@ static void logits_depend_on_every_token_before_and_on_none_after(void **state)
     set_up(&r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
     float *plain = plain_logits(&r), *logits = new_logits(&r);
     const size_t row_bytes = (size_t)r.n_vocab * sizeof *plain;
-    for (int32_t changed = 0; changed < N_TEXT; changed += 12) {
-        int32_t tokens[N_TEXT];
+    for (int32_t changed = 0; changed < RIG_TEXT; changed += 12) {
+        int32_t tokens[RIG_TEXT];
         make_text(&r, 0, tokens);
         tokens[changed] = (tokens[changed] + 1) % r.n_vocab;
         const pf_kv_seq seq = acquire(&r);
-        feed(&r, seq, tokens, 0, N_TEXT, logits);
+        feed(&r, seq, tokens, 0, RIG_TEXT, logits);
         pf_kv_release(r.kv, seq);
-        for (int32_t i = 0; i < N_TEXT; i++) {
+        for (int32_t i = 0; i < RIG_TEXT; i++) {
             const size_t at = (size_t)i * (size_t)r.n_vocab;
             assert_int_equal(memcmp(logits + at, plain + at, row_bytes) != 0, i >= changed);
         }
@@ -365,16 +365,16 @@ static void prefill_in_chunks_gives_the_logits_of_the_last_row(void **state)
     pf_tiny_model_create(&ODD, directory);
     rig r;
     set_up(&r, pf_cpu_best_isa(), PF_DTYPE_BF16, 2);
-    int32_t tokens[2 * N_TEXT];
+    int32_t tokens[2 * RIG_TEXT];
     make_text(&r, 0, tokens);
-    make_text(&r, 1, tokens + N_TEXT);
+    make_text(&r, 1, tokens + RIG_TEXT);
     const pf_kv_seq a = acquire(&r), b = acquire(&r);
     float *logits = new_logits(&r);
-    feed(&r, a, tokens, 0, N_TEXT, logits);
-    feed(&r, a, tokens, N_TEXT, 2 * N_TEXT, logits);
-    assert_int_equal(pf_context_prefill(r.context, b, tokens, 2 * N_TEXT, true), PF_OK); /* 150 rows, 80 a pass */
-    assert_int_equal(pf_kv_length(r.kv, b), 2 * N_TEXT);
-    assert_memory_equal(pf_context_logits(r.context, 0), logits + (size_t)(N_TEXT - 1) * (size_t)r.n_vocab,
+    feed(&r, a, tokens, 0, RIG_TEXT, logits);
+    feed(&r, a, tokens, RIG_TEXT, 2 * RIG_TEXT, logits);
+    assert_int_equal(pf_context_prefill(r.context, b, tokens, 2 * RIG_TEXT, true), PF_OK); /* 150 rows, 80 a pass */
+    assert_int_equal(pf_kv_length(r.kv, b), 2 * RIG_TEXT);
+    assert_memory_equal(pf_context_logits(r.context, 0), logits + (size_t)(RIG_TEXT - 1) * (size_t)r.n_vocab,
                         (size_t)r.n_vocab * sizeof *logits);
     free(logits);
     tear_down(&r);
@@ -412,15 +412,15 @@ static void a_pass_allocates_nothing(void **state)
     pf_alloc_count_reset();
     set_up(&r, pf_cpu_best_isa(), PF_DTYPE_BF16, 2);
     assert_true(pf_alloc_count() > 0); /* what is made before is counted */
-    int32_t tokens[N_TEXT];
+    int32_t tokens[RIG_TEXT];
     make_text(&r, 0, tokens);
     const pf_kv_seq seq = acquire(&r);
     pf_alloc_count_reset();
-    assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true), PF_OK);
+    assert_int_equal(pf_context_prefill(r.context, seq, tokens, RIG_TEXT, true), PF_OK);
     for (int32_t i = 0; i < 40; i++) {
         const pf_span span = { seq, tokens + i, 1 + i % 3, 1, NULL, 0 };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
-        assert_int_equal(pf_kv_truncate(r.kv, seq, N_TEXT + i), PF_OK);
+        assert_int_equal(pf_kv_truncate(r.kv, seq, RIG_TEXT + i), PF_OK);
     }
     assert_int_equal(pf_alloc_count(), 0);
     tear_down(&r);
@@ -434,8 +434,8 @@ enum { N_FED = 40 };
 /* Two sequences, of which `a` has its first N_FED tokens, and the logits that a plain run gives. */
 typedef struct {
     rig rig;
-    float *plain, *logits; /* [N_TEXT, n_vocab] */
-    int32_t tokens[N_TEXT], zeros[MAX_ROWS + 1];
+    float *plain, *logits; /* [RIG_TEXT, n_vocab] */
+    int32_t tokens[RIG_TEXT], zeros[RIG_ROWS + 1];
     pf_kv_seq a, b;
 } refusals;
 
@@ -457,8 +457,8 @@ static void open_refusals(refusals *f)
 static void close_refusals(refusals *f)
 {
     rig *r = &f->rig;
-    feed(r, f->a, f->tokens, N_FED, N_TEXT, f->logits + (size_t)N_FED * (size_t)r->n_vocab);
-    assert_same_logits(r, f->logits, f->plain, 0, N_TEXT, "after refusals");
+    feed(r, f->a, f->tokens, N_FED, RIG_TEXT, f->logits + (size_t)N_FED * (size_t)r->n_vocab);
+    assert_same_logits(r, f->logits, f->plain, 0, RIG_TEXT, "after refusals");
     free(f->logits);
     free(f->plain);
     tear_down(r);
@@ -482,7 +482,7 @@ static void a_refused_pass_leaves_everything_as_before(void **state)
         { { b, tokens, 3, 1, NULL, 0 }, { a, &negative, 1, 1, NULL, 0 } },
         { { b, tokens, 3, 1, NULL, 0 }, { gone, tokens, 1, 1, NULL, 0 } },      /* a sequence that is not alive */
         { { b, tokens, 3, 1, NULL, 0 }, { b, tokens, 1, 1, NULL, 0 } },         /* one sequence twice */
-        { { b, f.zeros, MAX_ROWS, 1, NULL, 0 }, { a, tokens, 1, 1, NULL, 0 } }, /* too many rows */
+        { { b, f.zeros, RIG_ROWS, 1, NULL, 0 }, { a, tokens, 1, 1, NULL, 0 } }, /* too many rows */
         { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 0, 0, NULL, 0 } },         /* no token */
         { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 1, 2, NULL, 0 } },         /* more logits than rows */
         { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 1, -1, NULL, 0 } },
@@ -507,13 +507,13 @@ static void a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before(voi
     refusals f;
     open_refusals(&f);
     rig *r = &f.rig;
-    for (int32_t length = 0; length < MAX_TOKENS; length += MAX_ROWS)
-        assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, MAX_ROWS, false), PF_OK);
-    assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
+    for (int32_t length = 0; length < RIG_TOKENS; length += RIG_ROWS)
+        assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, RIG_ROWS, false), PF_OK);
+    assert_int_equal(pf_kv_length(r->kv, f.b), RIG_TOKENS);
     const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL, 0 }, { f.b, f.tokens, 1, 1, NULL, 0 } };
     assert_int_equal(pf_context_forward(r->context, spans, 2), PF_LIMIT);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
-    assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
+    assert_int_equal(pf_kv_length(r->kv, f.b), RIG_TOKENS);
     close_refusals(&f);
 }
 
@@ -532,12 +532,12 @@ static void a_prefill_that_stops_or_does_not_fit_leaves_everything_as_before(voi
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
     assert_int_equal(pf_kv_length(r->kv, f.b), 0);
     pf_context_set_stop(r->context, NULL);
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true), PF_OK);
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true), PF_LIMIT);
-    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED + MAX_ROWS);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, RIG_ROWS, true), PF_OK);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, RIG_ROWS, true), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED + RIG_ROWS);
     assert_int_equal(pf_kv_truncate(r->kv, f.a, N_FED), PF_OK);
-    f.zeros[MAX_ROWS] = r->n_vocab; /* in the second pass: the first is undone */
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS + 1, true), PF_INVALID);
+    f.zeros[RIG_ROWS] = r->n_vocab; /* in the second pass: the first is undone */
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, RIG_ROWS + 1, true), PF_INVALID);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
     close_refusals(&f);
 }

@@ -142,9 +142,9 @@ static void the_last_rows_have_the_logits_that_they_have_among_all(void **state)
             rig_open(&r, directory, (pf_model_options){ .dtype = PF_DTYPE_F32, .isa = pf_cpu_best_isa() }, n_threads);
             float *plain = plain_logits(&r), *logits = new_logits(&r);
             const size_t row = (size_t)r.n_vocab;
-            int32_t tokens[N_TEXT];
+            int32_t tokens[RIG_TEXT];
             make_text(&r, 0, tokens);
-            for (int32_t n = 2; n <= N_TEXT; n += 1 + n / 3) {
+            for (int32_t n = 2; n <= RIG_TEXT; n += 1 + n / 3) {
                 const int32_t n_logits = n > 20 ? 17 : 1;
                 const pf_kv_seq seq = acquire(&r);
                 const pf_span span = { seq, tokens, n, n_logits, NULL, 0 };
@@ -168,19 +168,19 @@ static void logits_of_every_plan_are_those_of_the_naive_pass(void **state)
     (void)state;
     for (size_t i = 0; i < PF_COUNT(PLANS); i++) {
         char directory[PF_TINY_PATH];
-        int32_t tokens[N_TEXT];
+        int32_t tokens[RIG_TEXT];
         pf_error error = { 0 };
         pf_checkpoint checkpoint;
         rig r;
         pf_random_model_create(PLANS[i].config, 5 + i, directory);
         rig_open(&r, directory, (pf_model_options){ .dtype = PF_DTYPE_F32, .isa = pf_cpu_best_isa() }, 1);
         float *logits = plain_logits(&r);
-        double *naive = calloc((size_t)N_TEXT * (size_t)r.n_vocab, sizeof *naive), largest = 0.0, worst = 0.0;
+        double *naive = calloc((size_t)RIG_TEXT * (size_t)r.n_vocab, sizeof *naive), largest = 0.0, worst = 0.0;
         assert_non_null(naive);
         make_text(&r, 0, tokens);
         assert_ok(pf_checkpoint_open(directory, NULL, NULL, &checkpoint, &error), error);
-        assert_ok(pf_forward_ref(&checkpoint, tokens, N_TEXT, MAX_TOKENS, naive, &error), error);
-        for (size_t k = 0; k < (size_t)N_TEXT * (size_t)r.n_vocab; k++) {
+        assert_ok(pf_forward_ref(&checkpoint, tokens, RIG_TEXT, RIG_TOKENS, naive, &error), error);
+        for (size_t k = 0; k < (size_t)RIG_TEXT * (size_t)r.n_vocab; k++) {
             largest = fmax(largest, fabs(naive[k]));
             if (!(fabs((double)logits[k] - naive[k]) <= worst)) worst = fabs((double)logits[k] - naive[k]);
         }

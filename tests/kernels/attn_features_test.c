@@ -74,7 +74,7 @@ static void check_definition(const pf_kernel *kernel, const pf_kernel *definitio
 {
     if (kernel != definition) return;
     static const int32_t windows[] = { 0, 1, 7, 64, 65 };
-    for (int32_t w = 0; w < 6; w++)
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
         for (int32_t which = 0; which < 8; which++) check_definition_with(kernel, 150, features_of(windows[w], which));
     check_definition_with(kernel, 1030, features_of(1000, 7));
     check_definition_with(kernel, 1030, features_of(20, 7));

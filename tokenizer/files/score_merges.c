@@ -104,7 +104,7 @@ static pf_status cut(collector *c, const char *text, double score)
                           .n_left_bytes = i };
         if (m.left_id >= 0 && m.right_id >= 0) PF_TRY(push(c, &m));
     }
-    qsort(c->merges + n_first, c->n - n_first, sizeof *c->merges, by_ids);
+    if (c->n > n_first) qsort(c->merges + n_first, c->n - n_first, sizeof *c->merges, by_ids);
     for (size_t i = n_first; i < c->n; i++) c->merges[i].order = i;
     return PF_OK;
 }

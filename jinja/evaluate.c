@@ -357,6 +357,12 @@ const pf_jinja_value *pf_jinja_argument(const pf_jinja_arguments *args, size_t p
     return NULL;
 }
 
+int64_t pf_jinja_integer_argument(const pf_jinja_arguments *args, size_t position, const char *name, int64_t otherwise)
+{
+    const pf_jinja_value *v = pf_jinja_argument(args, position, name);
+    return v != NULL && pf_jinja_is_number(v) ? pf_jinja_integer_of(v) : otherwise;
+}
+
 static size_t count(const pf_jinja_node *list)
 {
     size_t n = 0;

@@ -23,12 +23,6 @@ static bool flag(const pf_jinja_arguments *args, size_t i, const char *name, boo
     return v != NULL ? pf_jinja_is_true(v) : otherwise;
 }
 
-static int64_t number(const pf_jinja_arguments *args, size_t i, const char *name, int64_t otherwise)
-{
-    const pf_jinja_value *v = pf_jinja_argument(args, i, name);
-    return v != NULL && pf_jinja_is_number(v) ? pf_jinja_integer_of(v) : otherwise;
-}
-
 static pf_jinja_text text(pf_jinja_run *run, const pf_jinja_arguments *args, size_t i, const char *name)
 {
     const pf_jinja_value *v = pf_jinja_argument(args, i, name);
@@ -112,7 +106,8 @@ FILTER(trim)
 FILTER(replace)
 {
     return pf_jinja_string(pf_jinja_replace(run->heap, pf_jinja_str(run->heap, of), text(run, args, 0, "old"),
-                                            text(run, args, 1, "new"), number(args, 2, "count", -1)));
+                                            text(run, args, 1, "new"),
+                                            pf_jinja_integer_argument(args, 2, "count", -1)));
 }
 
 FILTER(string)
@@ -149,7 +144,7 @@ FILTER(indent)
     const bool first = flag(args, 1, "first", false), blank = flag(args, 2, "blank", false);
     const pf_jinja_text from = pf_jinja_str(run->heap, of);
     const bool by_text = width != NULL && width->kind == PF_JINJA_STRING;
-    const int64_t n_spaces = by_text ? 0 : number(args, 0, "width", 4);
+    const int64_t n_spaces = by_text ? 0 : pf_jinja_integer_argument(args, 0, "width", 4);
     pf_jinja_builder b = { .n = 0 };
     for (size_t at = 0, line = 0; at <= from.n && pf_jinja_step(run->heap, 1); line++) {
         const size_t end = pf_jinja_find(run->heap, from, PF_JINJA_TEXT("\n"), at);
@@ -260,7 +255,7 @@ FILTER(to_int)
     const pf_jinja_value *otherwise = pf_jinja_argument(args, 0, "default");
     if (pf_jinja_is_number(of)) return pf_jinja_int(pf_jinja_integer_of(of));
     if (of->kind == PF_JINJA_STRING) {
-        const int64_t base = number(args, 1, "base", 10);
+        const int64_t base = pf_jinja_integer_argument(args, 1, "base", 10);
         if (number_of_text(of->as.text, false, base >= 2 && base <= 36 ? (int)base : 10, &v)) return v;
         if (number_of_text(of->as.text, true, 10, &v)) return pf_jinja_int(pf_jinja_integer_of(&v));
     }
@@ -291,7 +286,7 @@ FILTER(absolute)
 FILTER(to_round)
 {
     if (!pf_jinja_is_number(of)) return fail(run, of, "round");
-    const int64_t digits = number(args, 0, "precision", 0);
+    const int64_t digits = pf_jinja_integer_argument(args, 0, "precision", 0);
     const pf_jinja_text method = text(run, args, 1, "method");
     const double factor = pow(10.0, (double)(digits < -300 ? -300 : digits > 300 ? 300 : digits));
     const double scaled = pf_jinja_real_of(of) * factor;
@@ -510,7 +505,7 @@ FILTER(unique)
 
 FILTER(batch)
 {
-    const int64_t size = number(args, 0, "linecount", 1);
+    const int64_t size = pf_jinja_integer_argument(args, 0, "linecount", 1);
     const pf_jinja_value items = pf_jinja_items(run, of), *fill = pf_jinja_argument(args, 1, "fill_with");
     pf_jinja_value list = new_list(run), row = new_list(run);
     if (size < 1) return fail(run, of, "batch");

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 typedef struct {
     pf_jinja_heap *heap;
@@ -118,24 +119,9 @@ static void unescape(lexer *x, const char *from, size_t n, pf_jinja_builder *b)
             memcpy(digits, from + i + 1, n_digits);
             const unsigned long code = strtoul(digits, &end, 16);
             if (*end == '\0' && is_letter(digits[0]) + is_digit(digits[0]) > 0 && code < 0x110000) {
-                char utf8[4];
-                size_t k = 0;
-                if (code < 0x80) {
-                    utf8[k++] = (char)code;
-                } else if (code < 0x800) {
-                    utf8[k++] = (char)(0xC0 | code >> 6);
-                    utf8[k++] = (char)(0x80 | (code & 63));
-                } else if (code < 0x10000) {
-                    utf8[k++] = (char)(0xE0 | code >> 12);
-                    utf8[k++] = (char)(0x80 | (code >> 6 & 63));
-                    utf8[k++] = (char)(0x80 | (code & 63));
-                } else {
-                    utf8[k++] = (char)(0xF0 | code >> 18);
-                    utf8[k++] = (char)(0x80 | (code >> 12 & 63));
-                    utf8[k++] = (char)(0x80 | (code >> 6 & 63));
-                    utf8[k++] = (char)(0x80 | (code & 63));
-                }
-                pf_jinja_add(x->heap, b, utf8, k);
+                utf8proc_uint8_t utf8[4];
+                const utf8proc_ssize_t k = utf8proc_encode_char((utf8proc_int32_t)code, utf8);
+                pf_jinja_add(x->heap, b, (const char *)utf8, (size_t)k);
                 i += n_digits;
                 continue;
             }

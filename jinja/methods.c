@@ -23,12 +23,6 @@ static bool text_argument(pf_jinja_run *run, const pf_jinja_arguments *args, siz
     return false;
 }
 
-static int64_t integer_argument(const pf_jinja_arguments *args, size_t i, const char *name, int64_t otherwise)
-{
-    const pf_jinja_value *v = pf_jinja_argument(args, i, name);
-    return v != NULL && pf_jinja_is_number(v) ? pf_jinja_integer_of(v) : otherwise;
-}
-
 /* ---- texts ----------------------------------------------------------------------------------------------------------- */
 
 #define METHOD(name) \
@@ -160,7 +154,7 @@ static pf_jinja_value split_at_space(pf_jinja_run *run, pf_jinja_text text, int6
 METHOD(split)
 {
     const pf_jinja_value *by = pf_jinja_argument(args, 0, "sep");
-    const int64_t most = integer_argument(args, 1, "maxsplit", -1);
+    const int64_t most = pf_jinja_integer_argument(args, 1, "maxsplit", -1);
     pf_jinja_text text = self->as.text;
     if (by == NULL || by->kind == PF_JINJA_NONE) return split_at_space(run, text, most);
     if (by->kind != PF_JINJA_STRING || by->as.text.n == 0)
@@ -180,7 +174,7 @@ METHOD(split)
 METHOD(rsplit)
 {
     const pf_jinja_value *by = pf_jinja_argument(args, 0, "sep");
-    const int64_t most = integer_argument(args, 1, "maxsplit", -1);
+    const int64_t most = pf_jinja_integer_argument(args, 1, "maxsplit", -1);
     if (most < 0 || by == NULL || by->kind != PF_JINJA_STRING || by->as.text.n == 0) return split(run, self, args);
     const pf_jinja_text text = self->as.text;
     pf_jinja_value backwards = pf_jinja_new_list(run->heap, PF_JINJA_LIST), list = backwards;
@@ -222,7 +216,7 @@ METHOD(replace)
     if (!text_argument(run, args, 0, "old", "replace", &from)) return pf_jinja_none();
     if (!text_argument(run, args, 1, "new", "replace", &to)) return pf_jinja_none();
     return pf_jinja_string(
-        pf_jinja_replace(run->heap, self->as.text, from, to, integer_argument(args, 2, "count", -1)));
+        pf_jinja_replace(run->heap, self->as.text, from, to, pf_jinja_integer_argument(args, 2, "count", -1)));
 }
 
 static int64_t character_of(pf_jinja_text text, size_t at)
@@ -234,7 +228,7 @@ METHOD(find)
     pf_jinja_text part;
     if (!text_argument(run, args, 0, "sub", "find", &part)) return pf_jinja_none();
     if (part.n == 0) return pf_jinja_int(0);
-    const int64_t from = integer_argument(args, 1, "start", 0);
+    const int64_t from = pf_jinja_integer_argument(args, 1, "start", 0);
     const size_t begin = pf_jinja_byte_of(self->as.text, from > 0 ? (size_t)from : 0);
     return pf_jinja_int(character_of(self->as.text, pf_jinja_find(run->heap, self->as.text, part, begin)));
 }
@@ -283,7 +277,7 @@ METHOD(join)
 
 METHOD(zfill)
 {
-    const int64_t width = integer_argument(args, 0, "width", 0);
+    const int64_t width = pf_jinja_integer_argument(args, 0, "width", 0);
     const pf_jinja_text text = self->as.text;
     const bool has_sign = text.n > 0 && (text.data[0] == '-' || text.data[0] == '+');
     pf_jinja_builder b = { .n = 0 };
@@ -345,16 +339,12 @@ METHOD(text_is_space)
 METHOD(text_is_upper)
 {
     (void)args;
-    const pf_jinja_text text = self->as.text;
-    return pf_jinja_bool(pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, PF_JINJA_CASE_UPPER), text) &&
-                         !pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, PF_JINJA_CASE_LOWER), text));
+    return pf_jinja_bool(pf_jinja_is_cased(run->heap, self->as.text, PF_JINJA_CASE_UPPER));
 }
 METHOD(text_is_lower)
 {
     (void)args;
-    const pf_jinja_text text = self->as.text;
-    return pf_jinja_bool(pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, PF_JINJA_CASE_LOWER), text) &&
-                         !pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, PF_JINJA_CASE_UPPER), text));
+    return pf_jinja_bool(pf_jinja_is_cased(run->heap, self->as.text, PF_JINJA_CASE_LOWER));
 }
 
 /* ---- lists and dictionaries ------------------------------------------------------------------------------------------ */

@@ -103,22 +103,15 @@ PREDICATE(is_in)
     return argument != NULL && pf_jinja_contains(run, argument, of);
 }
 
-static bool has_case(pf_jinja_run *run, const pf_jinja_value *of, pf_jinja_case wanted)
-{
-    const pf_jinja_text text = pf_jinja_str(run->heap, of);
-    const pf_jinja_case other = wanted == PF_JINJA_CASE_UPPER ? PF_JINJA_CASE_LOWER : PF_JINJA_CASE_UPPER;
-    return pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, wanted), text) &&
-           !pf_jinja_texts_equal(pf_jinja_cased(run->heap, text, other), text);
-}
 PREDICATE(is_upper)
 {
     (void)argument;
-    return has_case(run, of, PF_JINJA_CASE_UPPER);
+    return pf_jinja_is_cased(run->heap, pf_jinja_str(run->heap, of), PF_JINJA_CASE_UPPER);
 }
 PREDICATE(is_lower)
 {
     (void)argument;
-    return has_case(run, of, PF_JINJA_CASE_LOWER);
+    return pf_jinja_is_cased(run->heap, pf_jinja_str(run->heap, of), PF_JINJA_CASE_LOWER);
 }
 
 bool pf_jinja_test(pf_jinja_run *run, pf_jinja_text name, const pf_jinja_value *of, const pf_jinja_arguments *args)

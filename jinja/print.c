@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/utf8.h"
 #include "jinja/value.h"
@@ -152,16 +153,13 @@ static size_t add_code_units(writer *w, pf_jinja_text text, size_t at)
     bool valid;
     char units[16];
     const size_t n = pf_utf8_length(text.data + at, text.n - at, &valid);
-    const unsigned char *c = (const unsigned char *)text.data + at;
-    uint32_t code =
-        n == 2   ? (uint32_t)(c[0] & 31) << 6 | (c[1] & 63)
-        : n == 3 ? (uint32_t)(c[0] & 15) << 12 | (uint32_t)(c[1] & 63) << 6 | (c[2] & 63)
-                 : (uint32_t)(c[0] & 7) << 18 | (uint32_t)(c[1] & 63) << 12 | (uint32_t)(c[2] & 63) << 6 | (c[3] & 63);
-    if (!valid) code = 0xFFFD;
+    utf8proc_int32_t code = 0xFFFD;
+    if (valid) (void)utf8proc_iterate((const utf8proc_uint8_t *)text.data + at, (utf8proc_ssize_t)n, &code);
     if (code < 0x10000)
-        snprintf(units, sizeof units, "\\u%04x", code);
+        snprintf(units, sizeof units, "\\u%04x", (unsigned)code);
     else
-        snprintf(units, sizeof units, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+        snprintf(units, sizeof units, "\\u%04x\\u%04x", 0xD800u + ((unsigned)(code - 0x10000) >> 10),
+                 0xDC00u + ((unsigned)code & 0x3FF));
     add_text(w->heap, &w->out, units);
     return n;
 }

@@ -40,6 +40,9 @@ struct pf_jinja_callable {
 /* The argument at a position, or by its name; NULL: not given. */
 const pf_jinja_value *pf_jinja_argument(const pf_jinja_arguments *args, size_t position, const char *name);
 
+/* The same as an integer; `otherwise` where it is not given, or no number. */
+int64_t pf_jinja_integer_argument(const pf_jinja_arguments *args, size_t position, const char *name, int64_t otherwise);
+
 pf_jinja_value pf_jinja_new_callable(pf_jinja_run *run, pf_jinja_function *function, pf_jinja_value self);
 
 /* The arguments of a CALL, FILTER or TEST. */
@@ -97,6 +100,8 @@ typedef enum {
     PF_JINJA_CASE_TITLE,   /* each letter behind no letter: Python's str.title */
     PF_JINJA_CASE_WORDS,   /* each character behind a space or an opening bracket: Jinja's filter */
 } pf_jinja_case;
+bool pf_jinja_is_cased(pf_jinja_heap *heap, pf_jinja_text text,
+                       pf_jinja_case wanted); /* UPPER or LOWER, and not both */
 pf_jinja_text pf_jinja_cased(pf_jinja_heap *heap, pf_jinja_text text, pf_jinja_case wanted);
 
 /* "'int' object ..." */

@@ -119,3 +119,10 @@ pf_jinja_text pf_jinja_cased(pf_jinja_heap *heap, pf_jinja_text text, pf_jinja_c
     }
     return (pf_jinja_text){ b.data, b.n };
 }
+
+bool pf_jinja_is_cased(pf_jinja_heap *heap, pf_jinja_text text, pf_jinja_case wanted)
+{
+    const pf_jinja_case other = wanted == PF_JINJA_CASE_UPPER ? PF_JINJA_CASE_LOWER : PF_JINJA_CASE_UPPER;
+    return pf_jinja_texts_equal(pf_jinja_cased(heap, text, wanted), text) &&
+           !pf_jinja_texts_equal(pf_jinja_cased(heap, text, other), text);
+}

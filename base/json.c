@@ -109,35 +109,56 @@ static bool tells_of_memory(const json_error_t *why)
     return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory;
 }
 
+/* A way to have jansson parse a text; NULL, and *why: it cannot be. */
+typedef json_t *load_fn(const char *text, size_t bytes, json_error_t *why);
+
+static json_t *load_exactly(const char *text, size_t bytes, json_error_t *why)
+{
+    return json_loadb(text, bytes, JSON_ALLOW_NUL, why);
+}
+
 static json_t *load(const char *text, size_t bytes, json_error_t *why)
 {
-    json_t *root = json_loadb(text, bytes, JSON_ALLOW_NUL, why);
+    json_t *root = load_exactly(text, bytes, why);
     if (root || json_error_code(why) != json_error_numeric_overflow) return root;
     char *copy = pf_json_malloc(bytes + 1);
     if (!copy) return NULL;
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
     make_large_integers_real(copy);
-    root = json_loadb(copy, bytes, JSON_ALLOW_NUL, why);
+    root = load_exactly(copy, bytes, why);
     free(copy);
     return root;
+}
+
+static pf_status parse(const char *name, const char *text, size_t bytes, size_t max_bytes, load_fn *loads, json_t **out,
+                       pf_error *error)
+{
+    json_error_t why;
+    PF_TRY(pf_json_check_size(name, text, bytes, max_bytes, error));
+    (void)memory_has_been_short();
+    json_t *root = loads(text, bytes, &why);
+    if (memory_has_been_short() || (!root && tells_of_memory(&why))) {
+        json_decref(root);
+        return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", name, bytes);
+    }
+    if (!root) return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", name, why.line, why.column, why.text);
+    *out = root;
+    return PF_OK;
+}
+
+pf_status pf_json_parse_exactly(const char *name, const char *text, size_t bytes, size_t max_bytes, json_t **out,
+                                pf_error *error)
+{
+    return parse(name, text, bytes, max_bytes, load_exactly, out, error);
 }
 
 pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t max_bytes, pf_json *out,
                         pf_error *error)
 {
     pf_json doc = { 0 };
-    json_error_t why;
     set_name(&doc, name);
-    PF_TRY(pf_json_check_size(doc.name, text, bytes, max_bytes, error));
-    (void)memory_has_been_short();
-    doc.root = load(text, bytes, &why);
-    if (memory_has_been_short() || (!doc.root && tells_of_memory(&why))) {
-        json_decref(doc.root);
-        return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
-    }
-    if (!doc.root)
-        return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", doc.name, why.line, why.column, why.text);
+    PF_TRY(parse(doc.name, text, bytes, max_bytes, load, &doc.root, error));
     if (!json_is_object(doc.root)) {
         json_decref(doc.root);
         return pf_fail(error, PF_FORMAT, "%s: expected a JSON object at the top", doc.name);

@@ -37,6 +37,11 @@ PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t b
                                     pf_error *error);
 void pf_json_close(pf_json *doc); /* zeroed is fine */
 
+/* The same of a text whose top may be a list too, into *out, which the caller ends with json_decref. An integer that 64 bits do
+ * not hold is PF_FORMAT. */
+PF_MUST_USE pf_status pf_json_parse_exactly(const char *name, const char *text, size_t bytes, size_t max_bytes,
+                                            json_t **out, pf_error *error);
+
 /* Have jansson allocate by pf_json_malloc, so that parsing and printing say where memory was short: by itself jansson then
  * calls a text wrong, or leaves a word or a key out and goes on. For the whole process: a program's to call, as it begins. */
 void pf_json_watch_memory(void);

@@ -91,15 +91,8 @@ static pf_status read_json(const char *path, json_t **out, pf_error *error)
 {
     char *text = NULL;
     size_t n_bytes = 0;
-    json_error_t why;
     PF_TRY(pf_input_read(path, &text, &n_bytes, error));
-    pf_status status = pf_json_check_size(pf_input_name(path), text, n_bytes, MAX_CHAT_BYTES, error);
-    if (status == PF_OK) {
-        *out = json_loadb(text, n_bytes, JSON_ALLOW_NUL, &why);
-        if (*out == NULL)
-            status = pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", pf_input_name(path), why.line, why.column,
-                             why.text);
-    }
+    const pf_status status = pf_json_parse_exactly(pf_input_name(path), text, n_bytes, MAX_CHAT_BYTES, out, error);
     free(text);
     return status;
 }

@@ -370,10 +370,25 @@ static void of_a_name_that_is_too_long_the_end_is_kept(void **state)
     pf_json_close(&doc);
 }
 
+static void a_list_may_stand_at_the_top_and_its_integers_are_exact(void **state)
+{
+    (void)state;
+    static const char list[] = "[1, {\"a\": 2}]", large[] = "[100000000000000000000]";
+    pf_error error = { 0 };
+    json_t *root = NULL;
+    assert_int_equal(pf_json_parse_exactly("chat.json", list, strlen(list), 1 << 20, &root, &error), PF_OK);
+    assert_int_equal(json_array_size(root), 2);
+    json_decref(root);
+    assert_int_equal(pf_json_parse_exactly("chat.json", large, strlen(large), 1 << 20, &root, &error), PF_FORMAT);
+    assert_non_null(strstr(error.text, "chat.json: line 1"));
+    assert_int_equal(pf_json_parse_exactly("chat.json", list, strlen(list), 4, &root, &error), PF_LIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_of_each_type_are_read),
+        cmocka_unit_test(a_list_may_stand_at_the_top_and_its_integers_are_exact),
         cmocka_unit_test(an_absent_or_null_field_keeps_the_default_unless_it_is_required),
         cmocka_unit_test(a_value_of_the_wrong_type_or_range_is_shown),
         cmocka_unit_test(what_is_expected_is_said_as_short_as_it_can_be),

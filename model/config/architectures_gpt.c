@@ -22,8 +22,17 @@
 #define GPTJ_LAYER                                                                    \
     [PF_TENSOR_ATTENTION_NORM] = { H "ln_1" }, [PF_TENSOR_O] = { H "attn.out_proj" }, \
     [PF_TENSOR_UP] = { H "mlp.fc_in" }, [PF_TENSOR_DOWN] = { H "mlp.fc_out" }
-#define GPTJ_PLAN \
-    GPT_PLAN, .parallel = true, .one_norm = true, .activation = PF_ACTIVATION_GELU_TANH, .rope_interleaved = true
+/* All of a row but its names, its q, k and v, and the keys that are left out. */
+#define GPTJ_NUMBERS                                                                                        \
+    .keys = { GPT_KEYS }, .defaults = { [PF_KEY_POSITIONS] = 2048 }, .intermediate_factor = 4, .eps = 1e-5, \
+    .rope_theta = 1e4, .rotary_dim_key = "rotary_dim", .rotary_dim = 64,                                    \
+    .biases = { PF_ALWAYS(PF_NORMS | PF_PLAIN_MLP | PF_ROLE(HEAD)) },                                       \
+    .plan = { GPT_PLAN,                                                                                     \
+              .parallel = true,                                                                             \
+              .one_norm = true,                                                                             \
+              .activation = PF_ACTIVATION_GELU_TANH,                                                        \
+              .rope_interleaved = true,                                                                     \
+              .positions = PF_POSITIONS_ROTARY }
 
 /* How attention is computed, in which precision; old names of the number of positions. */
 static const char *const IGNORED[] = {
@@ -144,33 +153,17 @@ static const pf_architecture ROWS[] = {
     {
         .classes = { "GPTJForCausalLM" },
         .model_types = { "gptj" },
-        .keys = { GPT_KEYS },
-        .defaults = { [PF_KEY_POSITIONS] = 2048 },
-        .intermediate_factor = 4,
-        .eps = 1e-5,
-        .rope_theta = 1e4,
-        .rotary_dim_key = "rotary_dim",
-        .rotary_dim = 64,
-        .biases = { PF_ALWAYS(PF_NORMS | PF_PLAIN_MLP | PF_ROLE(HEAD)) },
+        GPTJ_NUMBERS,
         .ignored = IGNORED,
-        .plan = { GPTJ_PLAN, .positions = PF_POSITIONS_ROTARY },
         .tensors = { GPT_ENDS, GPTJ_LAYER, [PF_TENSOR_Q] = { H "attn.q_proj" }, [PF_TENSOR_K] = { H "attn.k_proj" },
                      [PF_TENSOR_V] = { H "attn.v_proj" } },
     },
     {
         .classes = { "CodeGenForCausalLM", "MossForCausalLM" },
         .model_types = { "codegen", "moss" },
-        .keys = { GPT_KEYS },
-        .defaults = { [PF_KEY_POSITIONS] = 2048 },
-        .intermediate_factor = 4,
-        .eps = 1e-5,
-        .rope_theta = 1e4,
-        .rotary_dim_key = "rotary_dim",
-        .rotary_dim = 64,
-        .biases = { PF_ALWAYS(PF_NORMS | PF_PLAIN_MLP | PF_ROLE(HEAD)) },
+        GPTJ_NUMBERS,
         .fixed = MOSS_FIXED,
         .ignored = MOSS_IGNORED,
-        .plan = { GPTJ_PLAN, .positions = PF_POSITIONS_ROTARY },
         .tensors = { GPT_ENDS, GPTJ_LAYER, PF_FUSED_QKV(H "attn.qkv_proj", PF_LAYOUT_QVK_QUARTERS) },
     },
     {

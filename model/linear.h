@@ -13,6 +13,13 @@ typedef struct {
     float *bias; /* [weights.n], or NULL */
 } pf_linear;
 
+/* The bytes of all panels; 0 of a matrix that a plan does not have. Without the escape tables of bf16-12, of which a step reads one
+ * or two percent. */
+static inline size_t pf_linear_panel_bytes(const pf_linear *linear)
+{
+    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
+}
+
 /* Panels [begin, end) of a matrix. */
 typedef struct {
     int32_t begin, end;

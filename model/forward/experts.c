@@ -201,18 +201,14 @@ void pf_worker_multiply_experts(const pf_worker *w, const pf_layer *layer, int32
     multiply_share(w, layer, n_rows, multiply_down);
 }
 
-static size_t bytes_of(const pf_linear *linear)
-{
-    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
-}
-
 size_t pf_worker_expert_bytes(const pf_context *c, const pf_layer *layer)
 {
     const int32_t *first = c->experts.routing.first;
-    size_t bytes = bytes_of(&layer->shared_gate) + bytes_of(&layer->shared_up) + bytes_of(&layer->shared_down);
+    size_t bytes = pf_linear_panel_bytes(&layer->shared_gate) + pf_linear_panel_bytes(&layer->shared_up) +
+                   pf_linear_panel_bytes(&layer->shared_down);
     for (int32_t e = 0; e < c->model->config.plan.n_experts; e++)
         for (int32_t i = 0; i < PF_EXPERT_MATRICES && first[e] < first[e + 1]; i++)
-            bytes += bytes_of(&layer->experts[e * PF_EXPERT_MATRICES + i]);
+            bytes += pf_linear_panel_bytes(&layer->experts[e * PF_EXPERT_MATRICES + i]);
     return bytes;
 }
 

@@ -350,7 +350,7 @@ static void describe_product(int32_t n_rows, const pf_linear *linear, const pf_k
     const pf_gemm_weights *w = &linear->weights;
     part->op = pf_op_name(PF_OP_GEMM);
     part->kernel = kernel;
-    part->bytes = (size_t)w->n_panels * w->panel_bytes;
+    part->bytes = pf_linear_panel_bytes(linear);
     part->operations = 2.0 * n_rows * w->n * w->k;
     part->has_weights = true;
     snprintf(part->shape, sizeof part->shape, "%dx%dx%d", n_rows, w->n, w->k);

@@ -8,15 +8,9 @@
 
 /* ---- the bytes of a step --------------------------------------------------------------------------------------------- */
 
-/* Without the escape tables of bf16-12, of which a step reads one or two percent. */
-static size_t panel_bytes(const pf_linear *linear)
-{
-    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
-}
-
 static size_t linear_bytes(const pf_linear *linear)
 {
-    return panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
+    return pf_linear_panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
 }
 
 static size_t norm_bytes(const pf_model *model, pf_tensor_role role)

@@ -101,10 +101,7 @@ static pf_status read_quantization(const pf_json *whole, pf_config *c, pf_error 
     if (!node || json_is_null(node)) return PF_OK;
     const pf_json within = pf_json_within(whole, node, "quantization_config"), *doc = &within;
     const char *method = json_string_value(json_object_get(node, "quant_method"));
-    if (!method || strcmp(method, "pilotfish") != 0)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: quant_method is %.60s, only \"pilotfish\", written by `pilotfish quantize`, is known here",
-                       doc->name, method ? method : "no string");
+    if (!method || strcmp(method, "pilotfish") != 0) return pf_quantization_read(doc, &c->quantization, error);
     const char *name = NULL;
     pf_dtype dtype = PF_DTYPE_AUTO;
     pf_error why = { 0 };

@@ -23,6 +23,7 @@
 #include "kernels/gemm/format.h"
 #include "model/config/load_policy.h"
 #include "model/config/plan.h"
+#include "model/config/quantization.h"
 
 enum {
     PF_MAX_CONFIG_BYTES = 1 << 20, /* of config.json, and of generation_config.json */
@@ -87,6 +88,7 @@ typedef struct {
     pf_rope ropes[PF_MAX_ROPES];        /* [n_ropes] */
     bool quantized;                     /* the file holds matrices as integers, as `pilotfish quantize` writes them */
     pf_format format;                   /* of the integers (quantized) */
+    pf_quantization quantization;       /* how another program quantised the files' matrices */
     bool kept_in_f16;                   /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
     int32_t pard_token; /* the token that stands for those to be drafted in parallel (arXiv:2504.18583); -1: none */
     bool gguf;          /* tensors have the names of llama.cpp (gguf_config.h) */

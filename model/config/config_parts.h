@@ -1,7 +1,8 @@
 /*
  * Declares the functions that read the parts of config.json, and the rows that say how. Internal to model/config.
  *
- *      config.c             the order of all this; ids, quantization_config
+ *      config.c             the order of all this; ids, the quantization_config of `pilotfish quantize`
+ *      quantization.c       that of other programs
  *      config_dimensions.c  dimensions, and the constants of the plan
  *      config_layers.c      what layers differ in: windows, rotary tables, experts
  *      config_rope.c        RoPE's dictionary, of transformers 4 and 5

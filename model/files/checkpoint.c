@@ -14,7 +14,9 @@
 
 #include "base/stop.h"
 #include "model/config/dtype.h"
+#include "model/files/quantised_role.h"
 #include "model/files/role_rows.h"
+#include "model/files/tensor_shape.h"
 #include "model/files/unused_tensors.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -23,28 +25,15 @@ static pf_status missing(const pf_checkpoint *c, const char *name, pf_error *err
 {
     return pf_fail(error, PF_FORMAT, "%s: no tensor \"%s\", which a %s with %d layers%s must have", c->directory, name,
                    pf_architecture_name(c->config.architecture), c->config.n_layers,
-                   c->config.quantized ? " and a quantization_config" : "");
+                   c->config.quantized || c->config.quantization.scheme != PF_SCHEME_NONE ? " and a quantization_config"
+                                                                                          : "");
 }
 
-static void print_shape(const int64_t *shape, int32_t n, char *out, size_t capacity)
+static pf_status check_shape(const pf_checkpoint *c, const pf_tensor *tensor, const int64_t *wanted, int32_t n,
+                             pf_error *error)
 {
-    size_t used = (size_t)snprintf(out, capacity, "[");
-    for (int32_t d = 0; d < n && used < capacity - 24; d++)
-        used += (size_t)snprintf(out + used, capacity - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
-    snprintf(out + used, capacity - used, "]");
-}
-
-static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_tensor *tensor, const int64_t *wanted,
-                             int32_t n, pf_error *error)
-{
-    bool is_equal = tensor->n_dimensions == n;
-    for (int32_t d = 0; is_equal && d < n; d++) is_equal = tensor->shape[d] == wanted[d];
-    if (is_equal) return PF_OK;
-    char found[128], expected[80];
-    print_shape(tensor->shape, tensor->n_dimensions, found, sizeof found);
-    print_shape(wanted, n, expected, sizeof expected);
-    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, %s makes it %s", c->directory, name, found,
-                   c->config.gguf ? "the metadata" : "config.json", expected);
+    return pf_tensor_check_shape(c->directory, c->config.gguf ? "the metadata" : "config.json", tensor, wanted, n,
+                                 error);
 }
 
 /* Whether the files hold the weight of a role as integers. */
@@ -61,7 +50,7 @@ static size_t prefix_length(const pf_config *config)
     return dot == NULL ? 0 : (size_t)(dot - embedding) + 1;
 }
 
-static void name_tensor(const pf_checkpoint *c, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])
+void pf_checkpoint_name(const pf_checkpoint *c, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])
 {
     if (c->named_as_head && id.role == PF_TENSOR_EMBEDDING) id.role = PF_TENSOR_HEAD;
     if (is_integer(c, id.role) && strcmp(part, "bias") != 0)
@@ -85,7 +74,7 @@ pf_status pf_checkpoint_tensor(const pf_checkpoint *c, pf_tensor_id id, const ch
                                pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, id, part, name);
+    pf_checkpoint_name(c, id, part, name);
     pf_tensor tensor;
     const pf_status status = pf_tensor_source_find(&c->source, name, &tensor, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
@@ -94,7 +83,7 @@ pf_status pf_checkpoint_tensor(const pf_checkpoint *c, pf_tensor_id id, const ch
     const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns);
     int64_t shape[3];
     const int32_t n = pf_role_rows_file_shape(&c->config, &rows, id.role, columns == 0, shape);
-    PF_TRY(check_shape(c, name, &tensor, shape, n, error));
+    PF_TRY(check_shape(c, &tensor, shape, n, error));
     *out = tensor;
     return PF_OK;
 }
@@ -167,12 +156,12 @@ static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_id id, const char 
                             int64_t columns, pf_tensor *out, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, id, part, name);
+    pf_checkpoint_name(c, id, part, name);
     const pf_status status = pf_tensor_source_find_bytes(&c->source, name, dtype, out, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
     if (status != PF_OK) return status;
     const int64_t shape[] = { rows, columns };
-    return check_shape(c, name, out, shape, columns == 0 ? 1 : 2, error);
+    return check_shape(c, out, shape, columns == 0 ? 1 : 2, error);
 }
 
 /* The parts of a quantised matrix. */
@@ -302,6 +291,19 @@ static pf_status normalise(const pf_checkpoint *c, pf_checkpoint_rows *out, pf_e
     return PF_OK;
 }
 
+/* A matrix that is not integers. */
+static pf_status find_plain(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
+{
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
+    const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
+    out->source = (pf_gemm_source){ .type = tensor.type, .n_rows = rows.rows, .stride = (size_t)rows.columns };
+    if (!pf_role_rows_are_contiguous(&rows) || tensor.blocks != PF_GGML_F32)
+        return gather(c, &rows, &tensor, out, error);
+    out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
+    return PF_OK;
+}
+
 pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
 {
     *out = (pf_checkpoint_rows){ .gathered = NULL };
@@ -313,14 +315,10 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_check
         out->source = integer_source(c, &m);
         return PF_OK;
     }
-    pf_tensor tensor;
-    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &tensor, error));
-    const pf_role_rows rows = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
-    out->source = (pf_gemm_source){ .type = tensor.type, .n_rows = rows.rows, .stride = (size_t)rows.columns };
-    if (pf_role_rows_are_contiguous(&rows) && tensor.blocks == PF_GGML_F32)
-        out->source.data = tensor.data + (size_t)pf_role_rows_element(&rows, 0, 0) * pf_type_bytes(tensor.type);
-    else
-        PF_TRY(gather(c, &rows, &tensor, out, error));
+    pf_quantised_role quantised;
+    PF_TRY(pf_quantised_role_find(c, id, &quantised, error));
+    PF_TRY(quantised.matrix.n_groups > 0 ? pf_quantised_role_gather(c, &quantised, out, error)
+                                         : find_plain(c, id, out, error));
     return id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head ? normalise(c, out, error) : PF_OK;
 }
 
@@ -426,7 +424,7 @@ void pf_checkpoint_release_matrix(const pf_checkpoint *c, pf_checkpoint_rows *ro
 pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_id id, pf_format into, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, id, "weight", name);
+    pf_checkpoint_name(c, id, "weight", name);
     if (!c->config.quantized)
         return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a weight that is not finite, which %s cannot hold",
                        c->directory, name, pf_format_get(into)->name);
@@ -471,7 +469,7 @@ static pf_status check_extra_tensors(const pf_checkpoint *c, known_names *known,
     qsort(known->names, known->n, sizeof *known->names, compare_names);
     for (int32_t i = 0; i < pf_tensor_source_count(&c->source); i++) {
         const char *name = pf_tensor_source_name(&c->source, i);
-        if (is_known(known, name) || is_copy_of_embedding(c, name)) continue;
+        if (is_known(known, name) || is_copy_of_embedding(c, name) || pf_quantised_is_zero_bias(c, name)) continue;
         const pf_extra_tensor extra =
             pf_judge_extra_tensor(&c->config, name, pf_tensor_source_dimensions(&c->source, i));
         if (extra == PF_EXTRA_REFUSED)
@@ -517,6 +515,20 @@ typedef struct {
     known_names known;
 } survey;
 
+/* Counts a matrix that another program quantised. */
+static pf_status count_quantised(survey *s, pf_tensor_id id, const pf_quantised_matrix *m, pf_error *error)
+{
+    pf_checkpoint *c = s->checkpoint;
+    const bool is_first = pf_checkpoint_is_first(c, id);
+    int32_t rows, columns;
+    pf_config_shape(&c->config, id.role, &rows, &columns);
+    c->has_matrices[PF_TYPE_F32] = true; /* to which it is widened */
+    c->n_parameters += (int64_t)rows * columns;
+    c->n_tensors += is_first;
+    for (int i = 0; i < PF_N_PARTS; i++) PF_TRY(count_tensor(c, &m->parts[i], is_first, &s->known, error));
+    return PF_OK;
+}
+
 static pf_status check_tensor(void *user, pf_tensor_id id, const char *part, pf_error *error)
 {
     survey *s = user;
@@ -525,6 +537,9 @@ static pf_status check_tensor(void *user, pf_tensor_id id, const char *part, pf_
     const bool of_integers = is_weight && is_integer(c, id.role);
     const bool is_first = of_integers || pf_checkpoint_is_first(c, id);
     integers m = { .rows = 0 };
+    pf_quantised_role quantised = { .matrix = { .n_groups = 0 } };
+    if (is_weight && !of_integers) PF_TRY(pf_quantised_role_find(c, id, &quantised, error));
+    if (quantised.matrix.n_groups > 0) return count_quantised(s, id, &quantised.matrix, error);
     if (of_integers)
         PF_TRY(find_integers(c, id, &m, error));
     else
@@ -571,8 +586,9 @@ static bool has_weight(const pf_checkpoint *c, pf_tensor_role role)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_tensor tensor;
-    name_tensor(c, (pf_tensor_id){ .role = role }, "weight", name);
-    return pf_tensor_source_find(&c->source, name, &tensor, NULL) != PF_UNAVAILABLE;
+    pf_checkpoint_name(c, (pf_tensor_id){ .role = role }, "weight", name);
+    return pf_tensor_source_find(&c->source, name, &tensor, NULL) != PF_UNAVAILABLE ||
+           pf_quantised_role_is_packed(c, role);
 }
 
 static void detect_prefix(pf_checkpoint *c)
@@ -585,7 +601,7 @@ static void detect_prefix(pf_checkpoint *c)
 static pf_status fail_without_head(const pf_checkpoint *c, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    name_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", name);
+    pf_checkpoint_name(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", name);
     return pf_fail(
         error, PF_FORMAT,
         "%s: no tensor \"%s\", and config.json does not tie the LM head to the embedding: this is a base model "
@@ -605,6 +621,10 @@ static pf_status resolve_head(pf_checkpoint *c, const volatile bool *cancel, pf_
     if (!has_weight(c, PF_TENSOR_HEAD)) return PF_OK;
     c->named_as_head = !has_weight(c, PF_TENSOR_EMBEDDING);
     if (c->named_as_head) return PF_OK;
+    pf_quantised_role quantised;
+    PF_TRY(pf_quantised_role_find(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, &quantised, error));
+    c->config.tied_embeddings = quantised.matrix.n_groups == 0; /* no integers equal the embedding */
+    if (!c->config.tied_embeddings) return PF_OK;
     PF_TRY(pf_checkpoint_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_HEAD }, "weight", &head, error));
     PF_TRY(pf_checkpoint_tensor(c, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, "weight", &embedding, error));
     c->config.tied_embeddings = are_equal(&head, &embedding, cancel);

@@ -16,6 +16,8 @@
  * every matrix that is multiplied is in that format, a tied embedding included; norms, biases and an embedding that is only
  * looked up keep their type.
  *
+ * A matrix that another program quantised (quantised_matrix.h) is widened to F32 as it is read.
+ *
  * Files are mapped: data are read on access. Threads: any number may read.
  */
 #ifndef PF_MODEL_CHECKPOINT_H
@@ -46,7 +48,7 @@ typedef struct {
 typedef struct {
     pf_gemm_source source; /* what packing takes */
     void *gathered;        /* owned memory of the source's data; NULL: they lie in the file */
-    size_t file_bytes;     /* its size in the file, where it was converted from blocks; else 0 */
+    size_t file_bytes;     /* its size in the file, where it was converted from blocks or integers; else 0 */
 } pf_checkpoint_rows;
 
 /* Opens DIR, or a GGUF file, and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
@@ -57,6 +59,10 @@ typedef struct {
 PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy,
                                          const volatile bool *cancel, pf_checkpoint *out, pf_error *error);
 void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
+
+/* The name of the file's tensor that has a part of a role: "weight" or "bias". */
+void pf_checkpoint_name(const pf_checkpoint *checkpoint, pf_tensor_id id, const char *part,
+                        char out[PF_MAX_TENSOR_NAME]);
 
 /* The name of the part that holds group parameters or zero points: "weight_head" or "weight_zero"; NULL: the format has none. */
 const char *pf_checkpoint_params_part(pf_format format);

@@ -368,6 +368,10 @@ static pf_status check_original(const pf_checkpoint *from, pf_error *error)
     if (from->config.gguf)
         return pf_fail(error, PF_UNSUPPORTED, "%s: GGUF is not rewritten: take the safetensors that it was made of",
                        from->directory);
+    if (from->config.quantization.scheme != PF_SCHEME_NONE)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: its weights are quantised already (%s): take the model that they were made of",
+                       from->directory, from->config.quantization.words);
     if (!from->config.quantized) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED,
                    "%s: its weights are quantised to %s already: take the model that they were made of",

@@ -595,6 +595,12 @@ const char *pf_safetensors_dtype(pf_type type)
     return NULL;
 }
 
+const char *pf_safetensors_dtype_of(const pf_safetensors *set, const char *name)
+{
+    const entry *e = find(set, name);
+    return e ? DTYPES[e->dtype].name : NULL;
+}
+
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i)
 {
     return set->entries[i].tensor.name;

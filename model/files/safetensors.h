@@ -78,6 +78,9 @@ PF_MUST_USE pf_status pf_safetensors_find(const pf_safetensors *set, const char 
 PF_MUST_USE pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const char *name, const char *dtype,
                                                 pf_tensor *out, pf_error *error);
 
+/* The format's name of a tensor's element type; NULL: there is no such tensor. */
+const char *pf_safetensors_dtype_of(const pf_safetensors *set, const char *name);
+
 /* The format's name of a type: "BF16". */
 const char *pf_safetensors_dtype(pf_type type);
 

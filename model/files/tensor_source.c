@@ -69,6 +69,11 @@ pf_status pf_tensor_source_find(const pf_tensor_source *s, const char *name, pf_
                            : pf_safetensors_find(s->safetensors, name, out, error);
 }
 
+const char *pf_tensor_source_dtype(const pf_tensor_source *s, const char *name)
+{
+    return s->gguf != NULL ? NULL : pf_safetensors_dtype_of(s->safetensors, name);
+}
+
 pf_status pf_tensor_source_find_bytes(const pf_tensor_source *s, const char *name, const char *dtype, pf_tensor *out,
                                       pf_error *error)
 {

@@ -32,6 +32,9 @@ int32_t pf_tensor_source_dimensions(const pf_tensor_source *source, int32_t i);
 PF_MUST_USE pf_status pf_tensor_source_find(const pf_tensor_source *source, const char *name, pf_tensor *out,
                                             pf_error *error);
 
+/* As pf_safetensors_dtype_of. A GGUF file: NULL. */
+const char *pf_tensor_source_dtype(const pf_tensor_source *source, const char *name);
+
 /* As pf_safetensors_find_bytes. A GGUF file has none: PF_UNAVAILABLE. */
 PF_MUST_USE pf_status pf_tensor_source_find_bytes(const pf_tensor_source *source, const char *name, const char *dtype,
                                                   pf_tensor *out, pf_error *error);

@@ -71,6 +71,17 @@ static bool is_of_other_module(const char *name)
     return begins_with(name, modules);
 }
 
+/* Scales by which activations, keys and values would be rounded, which they are not here. */
+static bool is_scale_of_activations(const pf_config *config, const char *name)
+{
+    static const char *const ends[] = { ".input_scale",       ".input_zero_point", ".output_scale",
+                                        ".output_zero_point", ".activation_scale", ".q_scale",
+                                        ".k_scale",           ".v_scale",          NULL };
+    for (const char *const *end = ends; *end && config->quantization.scheme != PF_SCHEME_NONE; end++)
+        if (ends_with(name, *end)) return true;
+    return false;
+}
+
 /* Names that a decoder's own parts have, at the top of a file without the prefix. */
 static bool is_of_decoder(const char *name)
 {
@@ -100,7 +111,7 @@ pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name,
     const size_t n_layers = layers_prefix(config, &layers), n_model = model_prefix(layers, n_layers);
     if (config->gguf && strcmp(name, PF_GGUF_ROPE_FREQS) == 0) return PF_EXTRA_BUFFER;
     if (ends_with(name, "rotary_emb.inv_freq")) return PF_EXTRA_BUFFER;
-    if (is_buffer(name, n_dimensions)) return PF_EXTRA_UNUSED;
+    if (is_buffer(name, n_dimensions) || is_scale_of_activations(config, name)) return PF_EXTRA_UNUSED;
     const bool is_below = n_model > 0 && strncmp(name, layers, n_model) == 0;
     const char *rest = is_below ? name + n_model : name;
     if (n_layers > n_model && strncmp(rest, layers + n_model, n_layers - n_model) == 0)

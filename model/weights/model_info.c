@@ -147,9 +147,15 @@ static void explain_format(const pf_model *m, char *out, size_t capacity)
     if (m->not_representable_in_12_bits)
         snprintf(out, capacity, "bf16-12 has no room for weights with magnitudes so far apart");
     else if (!m->is_default)
-        snprintf(out, capacity, "asked for");
+        snprintf(out, capacity, "asked for%s",
+                 m->config.quantization.scheme != PF_SCHEME_NONE && m->dtype != PF_DTYPE_F32
+                     ? "; the weights are widened to f32 and rounded once more"
+                     : "");
     else if (m->config.quantized)
         snprintf(out, capacity, "the directory was quantised to it");
+    else if (m->config.quantization.scheme != PF_SCHEME_NONE)
+        snprintf(out, capacity, "the file's matrices are quantised (%s) and widened to f32",
+                 m->config.quantization.words);
     else
         snprintf(out, capacity, "the file's matrices are in %s%s%s%s", types,
                  m->config.gguf && m->has_matrices[PF_TYPE_F32] ? ", to which its blocks are converted" : "",
@@ -162,7 +168,7 @@ static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out
 {
     const pf_format_info *format = pf_format_get(m->format);
     const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
-    char why[128], act[64] = "";
+    char why[256], act[64] = "";
     explain_format(m, why, sizeof why);
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),

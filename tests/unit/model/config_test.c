@@ -416,8 +416,11 @@ static void a_quantised_file_must_name_a_consistent_format(void **state)
 
 #define OURS(rest) LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", " rest "},")
 #define GROUPS     "\"format\": \"int4\", \"version\": 2"
-    assert_refused(LLAMA("\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4},"), PF_UNSUPPORTED,
-                   "gptq");
+    c = parsed(LLAMA("\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4},"));
+    assert_false(c.quantized);
+    assert_int_equal(c.quantization.scheme, PF_SCHEME_GPTQ);
+    assert_refused(LLAMA("\"quantization_config\": {\"quant_method\": \"hqq\", \"bits\": 4},"), PF_UNSUPPORTED,
+                   "quantization_config: quant_method is hqq");
     assert_refused(LLAMA("\"quantization_config\": 4,"), PF_UNSUPPORTED, "quantization_config");
     assert_refused(OURS("\"bits\": 4"), PF_FORMAT, "quantization_config: format is absent");
     assert_refused(OURS("\"format\": \"int5\""), PF_UNSUPPORTED, "int4-asym-channel");

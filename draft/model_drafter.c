@@ -134,7 +134,7 @@ static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     if (!s->is_full && last > 0)
         keep = pf_min(last, pf_forward_count_shared(&d->backend, state->cache, s->tokens, n_before, verdict->tokens,
                                                     verdict->n_tokens));
-    return pf_forward_truncate(&d->backend, state->cache, keep);
+    return pf_forward_truncate(&d->backend, state->cache, pf_forward_reachable(&d->backend, state->cache, keep));
 }
 
 /* ---- turns and prompts ----------------------------------------------------------------------------------------- */

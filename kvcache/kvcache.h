@@ -1,5 +1,8 @@
 /*
- * Stores the keys and values of many token sequences in pages, with exact rollback.
+ * Keeps what the layers of a model need of many token sequences, with exact rollback.
+ *
+ * A cache is a list of stores (store.h). The first keeps the keys and values of the attention layers in pages (page_store.h);
+ * layers that keep a state bring stores of their own. Every operation acts on all of them, or on none.
  *
  *   sequence 7, length 37, pages of 16 positions
  *
@@ -13,7 +16,7 @@
  *   inside a page, for each layer:  keys    [n_kv_heads] { page_tokens positions }
  *                                   values  [n_kv_heads] { page_tokens positions }     in the order of kernels/attn/attn.h
  *
- * One invariant: positions below a sequence's length never change until pf_kv_truncate, pf_kv_keep or pf_kv_release.
+ * One invariant: positions below a sequence's length do not change until pf_kv_truncate, pf_kv_keep or pf_kv_release.
  * Fork shares pages, and copies the last, partly filled one when either side extends into it, so a fork costs a page
  * table and at most one page.
  *
@@ -33,18 +36,25 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "kernels/types.h"
+#include "kvcache/store.h"
 
 typedef struct pf_kv pf_kv;
 
+enum { PF_KV_MAX_STORES = 3 };
+
 typedef struct {
-    pf_type type; /* PF_TYPE_F32 or PF_TYPE_BF16 */
-    int32_t n_layers;
+    pf_type type;     /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    int32_t n_layers; /* of attention */
     int32_t n_kv_heads;
     int32_t head_dim;      /* elements */
     int32_t page_tokens;   /* positions in a page; a power of two, 16 to 1024 */
     int32_t max_sequences; /* alive at once */
     int32_t max_tokens;    /* the longest sequence: sizes the page tables */
     size_t budget_bytes;   /* for the page pool; rounded down to whole pages */
+
+    /* [n_stores] of layers that keep something else, each made for max_sequences places; the cache owns them once it is made. */
+    const pf_store *stores;
+    int32_t n_stores; /* 0 to PF_KV_MAX_STORES */
 } pf_kv_config;
 
 /* Handle of a sequence: a slot and a generation, so that a released handle is recognised. Never negative. */
@@ -72,7 +82,7 @@ void pf_kv_populate(const pf_kv *kv, pf_team *team);
 
 /* Starts an empty sequence, or one that shares the first `length` positions of another.
  * PF_LIMIT: max_sequences are alive; nothing has changed.
- * PF_INVALID (fork): no such parent, or length is negative or exceeds the parent's. */
+ * PF_INVALID (fork): no such parent, or length is negative, exceeds the parent's, or is not reachable. */
 PF_MUST_USE pf_status pf_kv_acquire(pf_kv *kv, pf_kv_seq *out);
 PF_MUST_USE pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out);
 
@@ -81,14 +91,18 @@ PF_MUST_USE pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf
  * PF_INVALID: no such sequence, or n_tokens is negative. */
 PF_MUST_USE pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens);
 
+/* The greatest length, `wanted` at most, that the sequence can be cut to: `wanted` itself where all layers are attention; where
+ * some keep a state perhaps less, and the tokens between must be computed again. -1: no such sequence. */
+int32_t pf_kv_reachable(const pf_kv *kv, pf_kv_seq seq, int32_t wanted);
+
 /* Drops the positions from `length` on. The cost is that of the pages that become free.
- * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's. */
+ * PF_INVALID: no such sequence, or length is negative, exceeds the sequence's, or is not reachable. */
 PF_MUST_USE pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length);
 
 /* Keeps the named rows of those at positions length, length + 1, ..., as positions length, length + 1, ..., and drops the
  * others. Rows count from 0 and ascend. A path of a tree so becomes the sequence, as if only the path had been appended.
  * The cost is a copy of each position that moves, and of each shared page within which positions move.
- * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's, or no such row, or rows do not ascend.
+ * PF_INVALID: no such sequence, or length is as truncate refuses it, or no such row, or rows do not ascend.
  * PF_LIMIT: the pool has too few pages for the copies; the sequence is as before. */
 PF_MUST_USE pf_status pf_kv_keep(pf_kv *kv, pf_kv_seq seq, int32_t length, const int32_t *rows, int32_t n_rows);
 
@@ -98,8 +112,14 @@ void pf_kv_release(pf_kv *kv, pf_kv_seq seq);
 /* Positions of a live sequence; -1 when the handle is not alive. */
 int32_t pf_kv_length(const pf_kv *kv, pf_kv_seq seq);
 
-/* The view of one layer; `seq` must be alive and 0 <= layer < n_layers (asserted). */
+/* What a sequence of so many tokens takes in all stores. SIZE_MAX: more than can be addressed. */
+size_t pf_kv_sequence_bytes(const pf_kv *kv, int32_t n_tokens);
+
+/* The view of one layer of attention; `seq` must be alive and 0 <= layer < n_layers (asserted). */
 pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer);
+
+/* The place of a live sequence in every store (asserted). */
+int32_t pf_kv_place(const pf_kv *kv, pf_kv_seq seq);
 
 const pf_kv_config *pf_kv_get_config(const pf_kv *kv);
 size_t pf_kv_free_pages(const pf_kv *kv); /* for tests */

@@ -15,10 +15,15 @@ static void release(void *state, int64_t sequence)
     pf_kv_release(pf_context_kv(state), sequence);
 }
 
-/* pf_context_kv is no const function, and this one is: the cache is only read. */
+/* pf_context_kv is no const function, and these are: the cache is only read. */
 static int32_t length(const void *state, int64_t sequence)
 {
     return pf_kv_length(pf_context_kv((pf_context *)(uintptr_t)state), sequence);
+}
+
+static int32_t reachable(const void *state, int64_t sequence, int32_t wanted)
+{
+    return pf_kv_reachable(pf_context_kv((pf_context *)(uintptr_t)state), sequence, wanted);
 }
 
 static pf_status truncate_sequence(void *state, int64_t sequence, int32_t n_tokens)
@@ -66,6 +71,7 @@ static const pf_forward_ops ops = {
     .fork = fork_sequence,
     .release = release,
     .length = length,
+    .reachable = reachable,
     .truncate = truncate_sequence,
     .keep = keep,
     .run = run,

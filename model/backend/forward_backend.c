@@ -13,5 +13,6 @@ pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *se
                           const int32_t *tokens, int32_t n)
 {
     if (!is_open) return pf_forward_acquire(b, sequence);
-    return pf_forward_truncate(b, *sequence, pf_forward_count_shared(b, *sequence, held_tokens, 0, tokens, n));
+    const int32_t shared = pf_forward_count_shared(b, *sequence, held_tokens, 0, tokens, n);
+    return pf_forward_truncate(b, *sequence, pf_forward_reachable(b, *sequence, shared));
 }

@@ -42,7 +42,11 @@ typedef struct {
 
     int32_t (*length)(const void *state, int64_t sequence);
 
-    /* Drop all from position `length` on. PF_INVALID: the sequence is shorter, or not acquired. */
+    /* The greatest length, `wanted` at most, that truncate, keep and fork can go back to; less than wanted where layers keep a
+     * state (kvcache/kvcache.h). */
+    int32_t (*reachable)(const void *state, int64_t sequence, int32_t wanted);
+
+    /* Drop all from position `length` on. PF_INVALID: the sequence is shorter, not acquired, or not reachable there. */
     pf_status (*truncate)(void *state, int64_t sequence, int32_t length);
 
     /* Of the rows behind position `length` keep these, ascending offsets from it, and move them together: the path of a
@@ -99,6 +103,11 @@ static inline int32_t pf_forward_length(const pf_forward_backend *b, int64_t seq
     return b->ops->length(b->state, sequence);
 }
 
+static inline int32_t pf_forward_reachable(const pf_forward_backend *b, int64_t sequence, int32_t wanted)
+{
+    return b->ops->reachable(b->state, sequence, wanted);
+}
+
 static inline PF_MUST_USE pf_status pf_forward_truncate(const pf_forward_backend *b, int64_t sequence, int32_t length)
 {
     return b->ops->truncate(b->state, sequence, length);
@@ -145,8 +154,8 @@ static inline void pf_forward_set_stop(const pf_forward_backend *b, pf_stop *sto
 PF_MUST_USE pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *sequence,
                                       const int32_t *held_tokens, const int32_t *tokens, int32_t n);
 
-/* How many positions of a sequence with held_tokens stay valid if tokens [n] come to stand at `base`: the length to truncate it
- * to. */
+/* How many positions of a sequence with held_tokens stay valid if tokens [n] come to stand at `base`: what is reachable of
+ * them is the length to truncate it to. */
 int32_t pf_forward_count_shared(const pf_forward_backend *b, int64_t sequence, const int32_t *held_tokens, int32_t base,
                                 const int32_t *tokens, int32_t n);
 

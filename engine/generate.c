@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "engine/run.h"
 #include "engine/versioned.h"
 
@@ -70,11 +71,20 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
     return n;
 }
 
+/* Tokens of the prompt that the verifier has read in an earlier request, as it says right after the open. */
+static int64_t count_reused(const pf_run *r)
+{
+    if (!r->continues) return 0;
+    const int32_t backlog = pf_peer_backlog(r->session->options.verifier);
+    return backlog < 0 ? -1 : r->request->n_prompt - pf_min(backlog, r->request->n_prompt);
+}
+
 static pf_status first_token(pf_run *r, pf_finish *finish)
 {
     const uint64_t begin_ns = pf_session_now_ns(r->session);
     pf_run_announce(r);
     PF_TRY(pf_run_reach_verifier(r));
+    r->result->reused_tokens = count_reused(r);
     const pf_proposal *none = NULL;
     const pf_verdict *verdict;
     PF_TRY(pf_run_await_verdict(r, &none, &verdict));
@@ -104,17 +114,6 @@ static pf_status generate(pf_run *r)
     }
     r->result->finish = finish;
     return status;
-}
-
-static void close_everywhere(pf_run *r)
-{
-    pf_session *s = r->session;
-    pf_close close = { .sequence = r->sequence };
-    const pf_batch batch = { .closes = &close, .n_closes = 1 };
-    pf_stream_owner_end(s->to_verifier, r->sequence);
-    pf_stream_owner_end(s->to_drafter, r->sequence);
-    (void)!pf_peer_submit(s->options.verifier, &batch);
-    if (r->drafter_has_it) (void)!pf_peer_submit(s->options.drafter, &batch);
 }
 
 static void warn_of_invalid_logits(pf_run *r, pf_peer *peer, const char *role, const pf_model_info *info, bool is_told)
@@ -215,6 +214,7 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
     result->finish = PF_FINISH_NONE;
     result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
     result->invalid_rows = 0;
+    result->reused_tokens = 0;
     result->speculation = (pf_speculation){ 0 };
     const pf_request resolved = resolve(session, given, result), *request = &resolved;
     PF_TRY(check_request(session, request, result, error));
@@ -228,15 +228,13 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
         .method = method,
         .result = result,
         .error = error,
-        .sequence = pf_peer_new_sequence(session->options.verifier, session->options.drafter),
         .max_tokens = request->n_prompt + (request->max_new_tokens < room ? request->max_new_tokens : room),
     };
     memcpy(session->committed, request->prompt, (size_t)request->n_prompt * sizeof *request->prompt);
     session->n_committed = request->n_prompt;
-    PF_TRY(pf_stream_owner_begin(session->to_verifier, r.sequence, request->n_prompt));
-    PF_TRY(pf_stream_owner_begin(session->to_drafter, r.sequence, request->n_prompt));
+    PF_TRY(pf_run_begin(&r));
     const pf_status status = generate(&r);
-    close_everywhere(&r);
+    pf_run_end(&r, request->keep_sequence && (status == PF_OK || status == PF_CANCELLED));
     count_invalid_logits(&r, status);
     if (status == PF_CANCELLED && pf_run_is_cancelled(&r))
         return pf_fail(error, status, "the request was cancelled, %d of %d tokens were made", result->n_tokens,

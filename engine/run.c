@@ -8,6 +8,48 @@
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/data/gains.csv). */
 enum { N_DECLARED = 64 };
 
+static pf_status restart(pf_run *r)
+{
+    pf_session *s = r->session;
+    uint64_t round;
+    r->sequence = s->kept_sequence;
+    r->continues = true;
+    r->drafter_has_it = s->drafter_keeps_it;
+    s->kept_sequence = 0;
+    PF_TRY(pf_stream_owner_restart(s->to_verifier, r->sequence, s->n_committed));
+    PF_TRY(pf_stream_owner_restart(s->to_drafter, r->sequence, s->n_committed));
+    return pf_stream_owner_expects(s->to_drafter, r->sequence, &round, &r->first_incarnation);
+}
+
+pf_status pf_run_begin(pf_run *r)
+{
+    pf_session *s = r->session;
+    if (s->kept_sequence != 0) return restart(r);
+    r->sequence = pf_peer_new_sequence(s->options.verifier, s->options.drafter);
+    PF_TRY(pf_stream_owner_begin(s->to_verifier, r->sequence, s->n_committed));
+    return pf_stream_owner_begin(s->to_drafter, r->sequence, s->n_committed);
+}
+
+void pf_run_end(pf_run *r, bool keeps)
+{
+    pf_session *s = r->session;
+    s->kept_sequence = r->sequence;
+    s->drafter_keeps_it = r->drafter_has_it;
+    if (!keeps) pf_session_drop_sequence(s);
+}
+
+void pf_session_drop_sequence(pf_session *s)
+{
+    if (s->kept_sequence == 0) return;
+    pf_close close = { .sequence = s->kept_sequence };
+    const pf_batch batch = { .closes = &close, .n_closes = 1 };
+    pf_stream_owner_end(s->to_verifier, s->kept_sequence);
+    pf_stream_owner_end(s->to_drafter, s->kept_sequence);
+    (void)!pf_peer_submit(s->options.verifier, &batch);
+    if (s->drafter_keeps_it) (void)!pf_peer_submit(s->options.drafter, &batch);
+    s->kept_sequence = 0;
+}
+
 int32_t pf_run_max_draft(const pf_run *r)
 {
     const int32_t wanted = r->request->draft_len > 0 ? r->request->draft_len : PF_DEFAULT_MAX_DRAFT;

@@ -37,6 +37,8 @@ struct pf_session {
     uint64_t lost_ns;          /* the last of them; 0: none yet */
     bool drafter_is_known;     /* what it says of itself has been looked at */
     bool drafter_is_unfit;     /* its vocabulary does not fit: it is not asked */
+    uint64_t kept_sequence;    /* that the peers keep of the last request; 0: none */
+    bool drafter_keeps_it;     /* the drafter, too */
     uint32_t told;             /* kinds of refusals and protocol violations already warned of: bits by pf_status */
 };
 
@@ -53,8 +55,10 @@ typedef struct {
     pf_result *result;
     pf_error *error;
     uint64_t sequence;
-    int32_t max_tokens; /* committed length at which the request ends */
-    int32_t last_base;  /* committed length before the last verdict */
+    bool continues;             /* a sequence that the peers have kept */
+    uint32_t first_incarnation; /* at the drafter: what it says of an earlier one is of an earlier request */
+    int32_t max_tokens;         /* committed length at which the request ends */
+    int32_t last_base;          /* committed length before the last verdict */
     int32_t last_accepted;
     uint64_t asked_ns;                         /* when the last batch left */
     uint64_t away_ns;                          /* how long a far verifier has been away since it last said something */
@@ -99,6 +103,16 @@ PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter
 PF_MUST_USE pf_status pf_session_accept_drafter(pf_session *session, pf_error *error);
 
 /* ---- run.c: what both peers are told ------------------------------------------------------------------------------ */
+
+/* Takes up the sequence that the peers keep, or begins a new one. It is due for opening at both. Errors as
+ * pf_stream_owner_begin and pf_stream_owner_restart, which do not occur. */
+PF_MUST_USE pf_status pf_run_begin(pf_run *run);
+
+/* Tells the peers that the sequence is over, or with `keeps` leaves it open for the next request. */
+void pf_run_end(pf_run *run, bool keeps);
+
+/* Tells the peers that the kept sequence is over. Without one: nothing happens. */
+void pf_session_drop_sequence(pf_session *session);
 
 /* The longest proposal: as the request has it, and as the verifier takes it. 0: it takes none. */
 int32_t pf_run_max_draft(const pf_run *run);

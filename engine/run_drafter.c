@@ -197,7 +197,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     const int32_t longest = pf_run_max_draft(r);
     for (int32_t i = 0; i < answer->n_proposals; i++) {
         pf_proposal p = answer->proposals[i];
-        if (p.sequence != r->sequence) continue;
+        if (p.sequence != r->sequence || p.incarnation < r->first_incarnation) continue;
         if (p.n_tokens > longest) p.n_tokens = longest;
         if (declares_too_much(r, &p)) p.declared = NULL;
         const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, &p);

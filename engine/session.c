@@ -205,6 +205,7 @@ void pf_session_destroy(pf_session *session)
 {
     if (!session) return;
     pf_queue_destroy(session->queue);
+    pf_session_drop_sequence(session);
     pf_stream_owner_destroy(session->to_drafter);
     pf_stream_owner_destroy(session->to_verifier);
     free(session->as_drafter);

@@ -3,7 +3,8 @@
  *
  *      pf_engine      a loaded model with its tokenizer and threads
  *      pf_peer        a drafter or a verifier: an engine's role, a worker behind an address, or your own (pilotfish_peer.h)
- *      pf_session     one verifier, at most one drafter, and the memory of one request at a time
+ *      pf_session     one verifier, at most one drafter, and the memory of one request at a time; it may keep a request's
+ *                     sequence for the next one
  *      pf_generate    one request, on the caller's thread
  *      pf_generation  one request, on the session's thread, with a file descriptor for event loops
  *
@@ -249,7 +250,7 @@ typedef struct {
  * PF_INVALID: no verifier; max_context is not 0 to PF_MAX_PROMPT_TOKENS; fewer than 90 % of the ids of the two vocabularies
  * are equal.  PF_UNAVAILABLE: the verifier was never reached. */
 PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
-void pf_session_destroy(pf_session *session); /* after its generations */
+void pf_session_destroy(pf_session *session); /* after its generations, before its peers */
 
 /* ---- generation --------------------------------------------------------------------------------------------------- */
 
@@ -273,6 +274,11 @@ typedef struct {
      * PF_FINISH_STOP: the token is kept, nothing after it is. */
     bool (*on_token)(void *user, int32_t token, bool drafted);
     void *user; /* of both */
+
+    /* The peers keep the sequence after this request, so that the next request of the session computes only what its prompt
+     * does not share with the tokens of this one: the turns of a chat. The text does not depend on it. The sequence counts as
+     * open (pf_engine_options.max_sequences) until a request that does not keep it has ended, or the session. */
+    bool keep_sequence;
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };
@@ -300,7 +306,10 @@ typedef struct {
     uint64_t prefill_ns, first_token_ns, decode_ns;
     int64_t invalid_rows; /* of logits, of peers in this process: they held NaN or infinity, and pf_session_options.warn
                              was told */
-    uint64_t reserved[7];
+    int64_t
+        reused_tokens; /* of the prompt: the verifier had read them in a kept sequence; -1: a far one, which does not
+                              say */
+    uint64_t reserved[6];
     pf_speculation speculation;
 } pf_result;
 

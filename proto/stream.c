@@ -63,6 +63,15 @@ pf_status pf_stream_owner_begin(pf_stream_owner *owner, uint64_t sequence, int32
     return PF_OK;
 }
 
+/* The incarnation moves here already: an answer to the old one may come before the next open. */
+pf_status pf_stream_owner_restart(pf_stream_owner *owner, uint64_t sequence, int32_t committed)
+{
+    owned *s = find_owned(owner, sequence);
+    if (!s || committed < 0) return PF_INVALID;
+    *s = (owned){ .incarnation = s->incarnation + 1, .committed = committed, .due = true };
+    return PF_OK;
+}
+
 void pf_stream_owner_end(pf_stream_owner *owner, uint64_t sequence)
 {
     (void)pf_idmap_remove(owner->ids, 0, sequence);

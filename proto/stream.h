@@ -53,6 +53,10 @@ void pf_stream_owner_destroy(pf_stream_owner *owner); /* NULL is fine */
  * PF_INVALID: the id is in use, or committed is negative.  PF_LIMIT: max_sequences are alive. */
 PF_MUST_USE pf_status pf_stream_owner_begin(pf_stream_owner *owner, uint64_t sequence, int32_t committed);
 
+/* The sequence begins again with another prompt of `committed` tokens, round 0: what the peer says of earlier incarnations is
+ * stale from now on. It is due for opening. PF_INVALID: unknown sequence, or committed is negative. */
+PF_MUST_USE pf_status pf_stream_owner_restart(pf_stream_owner *owner, uint64_t sequence, int32_t committed);
+
 /* The sequence is over; the caller sends the close. Unknown: nothing happens. */
 void pf_stream_owner_end(pf_stream_owner *owner, uint64_t sequence);
 

@@ -300,6 +300,32 @@ static void a_prefix_request_reopens_once(void **state)
     pf_stream_owner_destroy(o);
 }
 
+static void a_restart_begins_at_round_0_and_makes_all_that_was_said_before_it_stale(void **state)
+{
+    (void)state;
+    enum { OTHER_PROMPT = 3 };
+    pf_stream_owner *o = owner_opened();
+    pf_verdict v = { 0 };
+    pf_open open;
+    int32_t n;
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, 1, &v), PF_OK);
+    assert_int_equal(pf_stream_owner_restart(o, SEQ, OTHER_PROMPT), PF_OK);
+    assert_true(pf_stream_owner_due(o, SEQ));
+    const pf_proposal late = { .sequence = SEQ, .incarnation = 1, .round = 1, .base = PROMPT + 1, .n_tokens = 2 };
+    const pf_prefix_request request = { .sequence = SEQ, .incarnation = 1 };
+    for (int opened = 0; opened < 2; opened++) {
+        assert_int_equal(pf_stream_owner_on_proposal(o, &late), PF_FENCE_STALE);
+        assert_int_equal(pf_stream_owner_on_prefix_request(o, &request), PF_FENCE_STALE);
+        if (!opened) assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
+    }
+    assert_true(open.incarnation > 1);
+    assert_int_equal(open.next_round, 0);
+    assert_int_equal(n, OTHER_PROMPT);
+    assert_int_equal(pf_stream_owner_restart(o, SEQ, -1), PF_INVALID);
+    assert_int_equal(pf_stream_owner_restart(o, SEQ + 1, OTHER_PROMPT), PF_INVALID);
+    pf_stream_owner_destroy(o);
+}
+
 static void a_verdict_has_its_accepted_tokens_and_one_more(void **state)
 {
     (void)state;
@@ -462,6 +488,7 @@ int main(void)
         cmocka_unit_test(each_fence_of_a_proposal_keeps_it_out_by_itself),
         cmocka_unit_test(each_fence_of_a_verdict_keeps_it_out_by_itself),
         cmocka_unit_test(a_prefix_request_reopens_once),
+        cmocka_unit_test(a_restart_begins_at_round_0_and_makes_all_that_was_said_before_it_stale),
         cmocka_unit_test(a_verdict_has_its_accepted_tokens_and_one_more),
         cmocka_unit_test(a_verdict_that_finishes_may_have_fewer_tokens),
         cmocka_unit_test(a_proposal_can_be_accepted_only_in_its_round_and_incarnation),

@@ -4,12 +4,10 @@
  * Keeps true: what is shown is a prefix of the text at any moment, cut at a character's end, and never a part of a
  * stop text; with --json nothing is written before a document is whole, and each request that has begun ends with one.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -20,7 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
-#include "cli/setup.h"
+#include "cli/request.h"
 #include "cli/text_stream.h"
 
 static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
@@ -132,18 +130,13 @@ static void print_legend(const continuation *c)
 
 /* ---- figures ---------------------------------------------------------------------------------------------------- */
 
-static double tokens_per_second(const pf_result *result)
-{
-    const int32_t n = result->n_tokens > 0 ? result->n_tokens - 1 : 0; /* the first is the prefill's */
-    return (double)n / ((double)result->decode_ns * 1e-9);
-}
-
 static void print_figures(const pf_setup *setup, const pf_result *result, int32_t n_prompt, uint64_t seed)
 {
     fprintf(stderr, "prompt %d tokens in %.1f ms, then %d tokens in %.1f ms", n_prompt,
             (double)result->prefill_ns * 1e-6, result->n_tokens > 0 ? result->n_tokens - 1 : 0,
             (double)result->decode_ns * 1e-6);
-    if (result->n_tokens > 1) fprintf(stderr, " (%s tokens/s)", pf_figure_rate(tokens_per_second(result)).text);
+    if (result->n_tokens > 1)
+        fprintf(stderr, " (%s tokens/s)", pf_figure_rate(pf_request_tokens_per_second(result)).text);
     fprintf(stderr, ", seed %" PRIu64 "\n", seed);
     if (setup->drafter) pf_figures_print_speculation(&result->speculation);
 }
@@ -172,11 +165,10 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
         json_object_set_new(root, "text", json_null());
     json_object_set_new(root, "seed", json_integer((json_int_t)seed));
     json_object_set_new(root, "finish_reason", json_string(finish_reason(result->finish, c)));
-    const bool any_decoded = result->n_tokens > 1 && result->decode_ns > 0;
     json_object_set_new(root, "timing",
                         json_pack("{s:f, s:f, s:o, s:f}", "prefill_ms", (double)result->prefill_ns * 1e-6, "decode_ms",
                                   (double)result->decode_ns * 1e-6, "tokens_per_s",
-                                  any_decoded ? pf_json_number(tokens_per_second(result)) : json_null(), "ttft_ms",
+                                  pf_json_number(pf_request_tokens_per_second(result)), "ttft_ms",
                                   (double)result->first_token_ns * 1e-6));
     json_object_set_new(root, "invalid_logit_rows", json_integer((json_int_t)result->invalid_rows));
     if (pf_setup_has_drafter(c->options))
@@ -186,44 +178,17 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
-enum { REPEATABLE_DRAFT_LEN = 4 };
-
-/* A length that adapts to the clock gives rejection sampling a different text in every run. With both models in this process
- * and a given seed the text can repeat, so the length is fixed unless --draft-len is given. */
-static int32_t draft_length(const pf_options *options)
-{
-    if (options->draft_len != PF_DRAFT_LEN_UNSET) return options->draft_len;
-    const bool rejection = options->sampling.temperature > 0.0f && options->method != PF_METHOD_COUPLED;
-    const bool repeatable = rejection && options->seed_given && options->draft && !options->verifier;
-    return repeatable ? REPEATABLE_DRAFT_LEN : PF_DRAFT_LEN_AUTO;
-}
-
 static pf_request make_request(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
                                continuation *c)
 {
-    pf_request request = {
-        .size = sizeof request,
-        .prompt = prompt->ids,
-        .n_prompt = prompt->n,
-        .max_new_tokens = options->n_new,
-        .sampling = options->sampling,
-        .method = options->method,
-        .draft_len = draft_length(options),
-        .on_prompt = on_prompt,
-        .on_token = on_token,
-        .user = c,
-        .ignore_eos = options->ignore_eos,
-        .cancel = pf_interrupt_flag(),
-    };
-    request.sampling.seed = seed;
-    pf_setup_stop_tokens(setup, options, &request.stop_tokens, &request.n_stop_tokens);
+    pf_request request = pf_request_by_options(options, setup, seed);
+    request.prompt = prompt->ids;
+    request.n_prompt = prompt->n;
+    request.max_new_tokens = options->n_new;
+    request.on_prompt = on_prompt;
+    request.on_token = on_token;
+    request.user = c;
     return request;
-}
-
-static const char *text_failure(pf_status status)
-{
-    return status == PF_LIMIT ? "the tokenizer's decoder makes a token longer by more than a MiB"
-                              : "no memory for the text";
 }
 
 /* Whether the request ends with a document: it has begun. What it asks for was refused before that (PF_INVALID). */
@@ -248,7 +213,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     pf_progress_begin(&c.prompt, "reading the prompt");
     pf_progress_begin(&c.tokens, "generating");
     if (c.has_text) c.status = pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, prompt, options->n_new);
-    if (c.status != PF_OK) return pf_out_fail("%s", text_failure(c.status));
+    if (c.status != PF_OK) return pf_out_fail("%s", pf_request_text_failure(c.status));
     print_legend(&c);
 
     pf_error error = { 0 };
@@ -257,7 +222,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     pf_progress_end(&c.prompt);
     pf_progress_end(&c.tokens);
     if (c.has_text && c.status == PF_OK) c.status = pf_text_stream_finish(&c.text);
-    if (c.status != PF_OK) status = pf_fail(&error, c.status, "%s", text_failure(c.status));
+    if (c.status != PF_OK) status = pf_fail(&error, c.status, "%s", pf_request_text_failure(c.status));
     const bool interrupted = status == PF_CANCELLED;
 
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
@@ -272,14 +237,6 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     if (c.failed) code = pf_out_fail_error(status, &error);
     pf_text_stream_end(&c.text);
     return code;
-}
-
-static pf_status draw_seed(uint64_t *out, pf_error *error)
-{
-    if (getrandom(out, sizeof *out, 0) != (ssize_t)sizeof *out)
-        return pf_fail(error, PF_UNAVAILABLE, "no seed could be drawn: %s; give one as --seed", strerror(errno));
-    *out >>= 11; /* 53 bits: a JSON number that every reader keeps exactly */
-    return PF_OK;
 }
 
 static int run_all(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
@@ -316,8 +273,7 @@ static pf_status read_chat(const pf_options *options, const pf_setup *setup, pf_
 /* *text: the ids of a prompt that is one. */
 static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *text, uint64_t *seed, pf_error *error)
 {
-    *seed = options->sampling.seed;
-    if (!options->seed_given) PF_TRY(draw_seed(seed, error));
+    PF_TRY(pf_request_seed(options, seed, error));
     PF_TRY(pf_setup_open(options, false, setup, error));
     if (options->chat_file != NULL)
         PF_TRY(read_chat(options, setup, text, error));
@@ -349,21 +305,11 @@ static int check(const pf_options *o)
     if (n_prompts != 1)
         return pf_options_misuse(self, "%s prompt: give one of -p TEXT, -f FILE, --tokens IDS and --chat FILE",
                                  n_prompts ? "more than one" : "there is no");
-    if (o->verifier) {
-        if (o->model) return pf_options_misuse(self, "--verifier has the target: give -d DRAFT, and no -m");
-        if (!o->draft) return pf_options_misuse(self, "--verifier needs a draft here: -d DRAFT");
-        if (o->draft_worker) return pf_options_misuse(self, "--verifier and --draft-worker do not go together");
-    } else if (!o->model) {
-        return pf_options_misuse(self, "a model is needed: -m MODEL, or --verifier ADDR with -d DRAFT");
-    }
-    const int usage = pf_setup_check_drafter(self, o);
+    const int usage = pf_request_check(self, o);
     if (usage != PF_EXIT_DONE) return usage;
-    if (o->method == PF_METHOD_GREEDY && o->sampling.temperature > 0.0f)
-        return pf_options_misuse(self, "--method greedy is for --temperature 0, not %g",
-                                 (double)o->sampling.temperature);
     if (o->sampling.seed > (uint64_t)INT64_MAX - (uint64_t)(o->n_samples - 1))
         return pf_options_misuse(self, "--seed is too large for %d samples", o->n_samples);
-    return pf_setup_check_trial(self, o);
+    return PF_EXIT_DONE;
 }
 
 static int run(const pf_options *options, pf_out *out)

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 
 extern const pf_command pf_command_generate;         /* cmd_generate.c */
+extern const pf_command pf_command_chat;             /* cmd_chat.c */
 extern const pf_command pf_command_worker;           /* cmd_worker.c */
 extern const pf_command pf_command_verifier;         /* cmd_verifier.c */
 extern const pf_command pf_command_logits;           /* cmd_logits.c */

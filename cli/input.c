@@ -86,8 +86,7 @@ pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_
                    pf_tokenizer_refusal(status));
 }
 
-/* The document of a file, of which the caller drops the reference. */
-static pf_status read_json(const char *path, json_t **out, pf_error *error)
+pf_status pf_input_read_json(const char *path, json_t **out, pf_error *error)
 {
     char *text = NULL;
     size_t n_bytes = 0;
@@ -103,7 +102,7 @@ pf_status pf_input_read_chat(const char *path, const char *directory, const pf_t
     json_t *conversation = NULL;
     pf_chat_template *chat = NULL;
     pf_error why = { 0 };
-    PF_TRY(read_json(path, &conversation, error));
+    PF_TRY(pf_input_read_json(path, &conversation, error));
     pf_status status = pf_chat_template_open(directory, &chat, error);
     if (status == PF_OK) {
         status = pf_chat_template_render(chat, conversation, text, &why);

@@ -2,6 +2,7 @@
 #ifndef PF_CLI_INPUT_H
 #define PF_CLI_INPUT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -35,6 +36,9 @@ bool pf_input_wait(int descriptor);
  * NUL stands behind it, and the caller frees it. PF_UNAVAILABLE: cannot be opened or read.  PF_LIMIT: more than 256 MiB.
  * PF_NOMEM.  PF_CANCELLED: interrupted. */
 PF_MUST_USE pf_status pf_input_read(const char *path, char **out, size_t *n_bytes, pf_error *error);
+
+/* The document of such a file, of which the caller drops the reference. PF_FORMAT: it is no JSON.  Also as pf_input_read. */
+PF_MUST_USE pf_status pf_input_read_json(const char *path, json_t **out, pf_error *error);
 
 /* What sentences call it. */
 const char *pf_input_name(const char *path);

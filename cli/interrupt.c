@@ -7,6 +7,7 @@
 
 static volatile bool interrupted;
 static volatile sig_atomic_t which;
+static volatile sig_atomic_t n_spared; /* more of SIGINT that only set the flag */
 
 static void install(int number, void (*handler)(int))
 {
@@ -17,8 +18,11 @@ static void install(int number, void (*handler)(int))
 
 static void on_signal(int number)
 {
-    install(number, pf_cut_short_on_signal);
-    which = number;
+    if (number == SIGINT && n_spared > 0)
+        n_spared--;
+    else
+        install(number, pf_cut_short_on_signal);
+    if (which == 0 || which == SIGINT) which = number;
     interrupted = true;
 }
 
@@ -54,6 +58,18 @@ void pf_interrupt_install(void)
 const volatile bool *pf_interrupt_flag(void)
 {
     return &interrupted;
+}
+
+/* The flag first: a signal that comes between sets it again, or is seen in `which`. */
+bool pf_interrupt_take(void)
+{
+    enum { SPARED = 2 };
+    const bool was_set = interrupted;
+    interrupted = false;
+    if (which != 0 && which != SIGINT) interrupted = true;
+    n_spared = SPARED;
+    install(SIGINT, on_signal);
+    return was_set && !interrupted;
 }
 
 int pf_interrupt_signal(void)

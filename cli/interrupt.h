@@ -18,6 +18,10 @@ void pf_interrupt_install(void);
 
 const volatile bool *pf_interrupt_flag(void);
 
+/* Clears the flag where Ctrl-C (SIGINT) has set it, and whether it has. Another signal is to end the process: it stays. From
+ * the first call on the fourth Ctrl-C without a call between them ends the process at once, not the second. */
+bool pf_interrupt_take(void);
+
 /* The signal that set the flag; 0: none has. */
 int pf_interrupt_signal(void);
 

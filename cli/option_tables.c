@@ -82,6 +82,17 @@ static const struct pf_option_row generating_rows[] = {
 };
 GROUP(pf_options_generating, "Generation", generating_rows);
 
+static const struct pf_option_row chat_rows[] = {
+    ROW(0, "system", "TEXT", "the system message", KIND_STRING, .offset = AT(system)),
+    ROW(0, "chat-template", "FILE", "a template in Jinja, in the place of the model's", KIND_FILE,
+        .offset = AT(chat_template)),
+    ROW('n', "new-tokens", "N", "tokens of an answer, at most (what the context has room for)", KIND_INT,
+        .offset = AT(n_new), .min = 1, .max = 1 << 20),
+    ROW(0, "stop", "TEXT", "end an answer before this text; up to 16 times", KIND_STRINGS, .offset = AT(stops)),
+    ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+};
+GROUP(pf_options_chat, "Chat", chat_rows);
+
 static const struct pf_option_row sampling_rows[] = {
     ROW(0, "temperature", "T", "0 is greedy (0)", KIND_FLOAT, .offset = AT(sampling.temperature), .max = 1000),
     ROW(0, "top-k", "K", "keep the K most probable tokens; 0 off (0)", KIND_INT, .offset = AT(sampling.top_k),

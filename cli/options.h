@@ -55,6 +55,7 @@ typedef struct {
 
     /* the prompt: at most one of the four */
     const char *prompt, *prompt_file, *chat_file;
+    const char *system, *chat_template; /* of a chat */
     pf_tokens tokens;
     bool tokens_given;
 
@@ -126,6 +127,7 @@ extern const pf_option_group pf_options_prompt;        /* -p, -f, --tokens, --ch
 extern const pf_option_group pf_options_ids;           /* --tokens */
 extern const pf_option_group pf_options_text;          /* -p, --no-special, --chat */
 extern const pf_option_group pf_options_generating;    /* -n, --stop, ... */
+extern const pf_option_group pf_options_chat;          /* -n, --system, --chat-template, ... of a chat */
 extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k, ... */
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */

@@ -1,6 +1,7 @@
 # What is found on the system, as imported targets. Their users: see the LIBS of each module.
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
 #   PkgConfig::PCRE2, UTF8PROC, CRYPTO           tokenizer
+#   PkgConfig::LIBEDIT                            cli
 #   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto
 #   PkgConfig::GRPC, PF_ABSEIL_DEADLOCK_MODE      rpc
 #   PkgConfig::CMOCKA                             tests
@@ -13,6 +14,7 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.14)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.7)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.6)
+pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit>=3.1)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)

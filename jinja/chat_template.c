@@ -50,13 +50,14 @@ static pf_status read_document(pf_chat_template *chat, const pf_json *doc, pf_er
     return parse(doc->name, source, &chat->plain, error);
 }
 
-static pf_status read_jinja_file(pf_chat_template *chat, const char *path, pf_error *error)
+/* Where it may be absent, that is no failure. */
+static pf_status read_jinja_file(pf_chat_template *chat, const char *path, bool may_be_absent, pf_error *error)
 {
     char *source = NULL;
     size_t n_bytes = 0;
     pf_error why = { 0 };
     const pf_status read = pf_file_read(path, PF_JINJA_MAX_SOURCE, &source, &n_bytes, &why);
-    if (read == PF_UNAVAILABLE) return PF_OK;
+    if (read == PF_UNAVAILABLE && may_be_absent) return PF_OK;
     if (read != PF_OK) return pf_fail(error, read, "%s", why.text);
     const pf_status status = pf_jinja_parse(path, source, n_bytes, &chat->plain, error);
     free(source);
@@ -105,7 +106,8 @@ static pf_status read_configs(pf_chat_template *chat, const char *directory, pf_
     return PF_OK;
 }
 
-pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error)
+/* file NULL: the template of the directory. */
+static pf_status open_template(const char *directory, const char *file, pf_chat_template **out, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     pf_json processor = { 0 }, map = { 0 }, config = { 0 };
@@ -115,7 +117,7 @@ pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, p
         free(chat);
         return pf_fail(error, PF_NOMEM, "%s: no memory for its chat template", directory);
     }
-    pf_status status = read_jinja_file(chat, path, error);
+    pf_status status = read_jinja_file(chat, file != NULL ? file : path, file == NULL, error);
     if (status == PF_OK) status = read_configs(chat, directory, &processor, &map, &config, error);
     if (status == PF_OK && chat->plain == NULL)
         status = pf_fail(error, PF_UNAVAILABLE,
@@ -130,6 +132,16 @@ pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, p
     else
         *out = chat;
     return status;
+}
+
+pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error)
+{
+    return open_template(directory, NULL, out, error);
+}
+
+pf_status pf_chat_template_open_file(const char *directory, const char *path, pf_chat_template **out, pf_error *error)
+{
+    return open_template(directory, path, out, error);
 }
 
 void pf_chat_template_close(pf_chat_template *chat)

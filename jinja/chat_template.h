@@ -22,6 +22,10 @@ typedef struct pf_chat_template pf_chat_template;
 PF_MUST_USE pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error);
 void pf_chat_template_close(pf_chat_template *chat); /* NULL is fine */
 
+/* The same with the template of another file, in Jinja. Also as pf_file_read. */
+PF_MUST_USE pf_status pf_chat_template_open_file(const char *directory, const char *path, pf_chat_template **out,
+                                                 pf_error *error);
+
 /* Renders a conversation: a list of messages, or an object with "messages" and, where they are wanted, "tools", "documents",
  * "add_generation_prompt" (true by default) and other variables of the template. Appends the text to *out.
  * PF_FORMAT: it is neither.  Else as pf_jinja_render. */

@@ -17,6 +17,7 @@ KEPT = [
     (re.compile(r"hwloc"), "base/"),
     (re.compile(r"pcre2\.h"), "tokenizer/"),
     (re.compile(r"utf8proc\.h"), ("tokenizer/", "jinja/")),
+    (re.compile(r"histedit\.h"), "cli/"),
 ]
 # Modules that use the public headers (include/) instead of a module, but for these headers of it, each with its reason.
 ENGINE = {"engine/engine.h": "model, context and threads of an engine: logits, info and the benches look inside"}

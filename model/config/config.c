@@ -222,19 +222,27 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, c
     return PF_OK;
 }
 
+/* llama.cpp's converter adds the 1 of norms with 1 + w to their weights. */
+static void set_form(pf_config *c, const pf_gguf_form *form)
+{
+    pf_plan *plan = &c->plan;
+    c->gguf = true;
+    c->gguf_form = *form;
+    c->gguf_form.fused_gate_up = form->fused_gate_up && plan->gated;
+    if (plan->norm == PF_NORM_RMS_PLUS_ONE) plan->norm = PF_NORM_RMS;
+    if (plan->head_norm_kind == PF_NORM_RMS_PLUS_ONE) plan->head_norm_kind = PF_NORM_RMS;
+}
+
 /* The metadata of a GGUF file. */
 static pf_status load_gguf(const char *path, const pf_load_policy *policy, pf_config *out, pf_error *error)
 {
     pf_gguf *file = NULL;
     pf_json doc = { 0 };
-    bool head_pairs = false;
+    pf_gguf_form form = { 0 };
     PF_TRY(pf_gguf_open(path, &file, error));
-    pf_status status = pf_gguf_config_document(file, &doc, &head_pairs, error);
+    pf_status status = pf_gguf_config_document(file, &doc, &form, error);
     if (status == PF_OK) status = read_documents(&doc, NULL, policy, out, error);
-    if (status == PF_OK) {
-        out->gguf = true;
-        out->head_pairs = head_pairs;
-    }
+    if (status == PF_OK) set_form(out, &form);
     pf_json_close(&doc);
     pf_gguf_close(file);
     return status;

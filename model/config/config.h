@@ -50,6 +50,14 @@ typedef enum {
     PF_ROPE_LONGROPE, /* one divisor per frequency, in two sets by session length; arXiv:2402.13753 */
 } pf_rope_type;
 
+/* How a GGUF file has the tensors of a model. */
+typedef struct {
+    int32_t row;     /* of the table of architectures of llama.cpp */
+    bool head_pairs; /* row 2 i + j of a head of Q and K in the file is row i + j * head_dim / 2: Llama and its kin */
+    bool fused_qkv;  /* one tensor holds Q, K and V */
+    bool fused_gate_up; /* one tensor holds GATE and UP */
+} pf_gguf_form;
+
 /* A field that the type does not use is 0. All numbers are finite. */
 typedef struct {
     pf_rope_type type;
@@ -91,8 +99,8 @@ typedef struct {
     pf_quantization quantization;       /* how another program quantised the files' matrices */
     bool kept_in_f16;                   /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
     int32_t pard_token; /* the token that stands for those to be drafted in parallel (arXiv:2504.18583); -1: none */
-    bool gguf;          /* tensors have the names of llama.cpp (gguf_config.h) */
-    bool head_pairs; /* row 2 i + j of a head of Q and K in the file is row i + j * head_dim / 2: llama.cpp's Llama */
+    bool gguf;          /* tensors have the names of llama.cpp (gguf_config.h): */
+    pf_gguf_form gguf_form;
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos] any of them ends a text; each is below vocab_size */
 } pf_config;

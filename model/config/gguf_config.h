@@ -1,27 +1,31 @@
 /*
  * Turns the metadata of a GGUF file into the document that a config.json would be, so that both are read by one reader.
  *
- * A row of the table (gguf_config.c) has an architecture of llama.cpp and the class of transformers that computes the same. A key of
- * the architecture that is not known is refused by name, since it could change the logits. Names of tensors are one column for all
- * architectures.
+ *      gguf_architectures.c   the table: a row has an architecture of llama.cpp, the class of transformers that computes the same,
+ *                             and the keys and names of tensors that are its own
+ *      gguf_config.c          the document: dimensions, windows, experts, keys that are refused
+ *      gguf_rope.c            its RoPE dictionary
  *
- * Source: gguf-py/gguf/constants.py and convert_hf_to_gguf.py of ggml-org/llama.cpp.
+ * A key of the architecture that is not known is refused by name, since it could change the logits.
+ *
+ * Source: gguf-py/gguf/constants.py and tensor_mapping.py, conversion/ and src/models/ of ggml-org/llama.cpp.
  */
 #ifndef PF_MODEL_GGUF_CONFIG_H
 #define PF_MODEL_GGUF_CONFIG_H
 
 #include "base/json.h"
 #include "gguf/gguf.h"
-#include "model/config/plan.h"
+#include "model/config/config.h"
 
-/* *head_pairs: pf_config.head_pairs. PF_UNSUPPORTED: another architecture, or a key that is not known.  PF_FORMAT: a key is absent, of
- * the wrong type or out of range; the sentence names file and key.  PF_NOMEM. The caller ends it with pf_json_close. */
-PF_MUST_USE pf_status pf_gguf_config_document(const pf_gguf *file, pf_json *out, bool *head_pairs, pf_error *error);
+/* *form: pf_config.gguf, but for what the plan decides. PF_UNSUPPORTED: an architecture, a key or a value that is not implemented.
+ * PF_FORMAT: a key is absent, of the wrong type or out of range; the sentence names file and key.  PF_NOMEM. The caller ends the
+ * document with pf_json_close. */
+PF_MUST_USE pf_status pf_gguf_config_document(const pf_gguf *file, pf_json *out, pf_gguf_form *form, pf_error *error);
 
 /* Where a GGUF file has a role. */
-const pf_tensor_pattern *pf_gguf_pattern(pf_tensor_role role);
+const pf_tensor_pattern *pf_gguf_pattern(const pf_config *config, pf_tensor_role role);
 
-/* The divisors of RoPE's frequencies, F32 [half the rotated dimensions], which are read with the metadata. */
-#define PF_GGUF_ROPE_FREQS "rope_freqs.weight"
+/* Whether a tensor is read with the metadata, or is a table that is computed: frequencies of RoPE and their divisors. */
+bool pf_gguf_is_rope_tensor(const char *name);
 
 #endif

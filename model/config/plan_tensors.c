@@ -10,7 +10,7 @@
 const pf_tensor_pattern *pf_config_pattern(const pf_config *config, pf_tensor_role role)
 {
     assert((unsigned)role < PF_N_TENSOR_ROLES);
-    return config->gguf ? pf_gguf_pattern(role) : &pf_architecture_get(config->architecture)->tensors[role];
+    return config->gguf ? pf_gguf_pattern(config, role) : &pf_architecture_get(config->architecture)->tensors[role];
 }
 
 void pf_config_tensor_name(const pf_config *config, pf_tensor_id id, const char *part, char out[PF_MAX_TENSOR_NAME])

@@ -32,8 +32,10 @@ static pf_status missing(const pf_checkpoint *c, const char *name, pf_error *err
 static pf_status check_shape(const pf_checkpoint *c, const pf_tensor *tensor, const int64_t *wanted, int32_t n,
                              pf_error *error)
 {
-    return pf_tensor_check_shape(c->directory, c->config.gguf ? "the metadata" : "config.json", tensor, wanted, n,
-                                 error);
+    int32_t skipped = 0; /* llama.cpp writes a matrix of one row as a vector */
+    while (c->config.gguf && n - skipped > tensor->n_dimensions && wanted[skipped] == 1) skipped++;
+    return pf_tensor_check_shape(c->directory, c->config.gguf ? "the metadata" : "config.json", tensor,
+                                 wanted + skipped, n - skipped, error);
 }
 
 /* Whether the files hold the weight of a role as integers. */

@@ -11,7 +11,8 @@ pf_role_rows pf_role_rows_of(const pf_config *config, pf_tensor_id id, int32_t c
     int32_t k;
     pf_config_shape(config, id.role, &r.rows, &k);
     r.transposed = pattern->transposed && columns > 0;
-    if (config->head_pairs && (id.role == PF_TENSOR_Q || id.role == PF_TENSOR_K)) r.pair_dim = config->head_dim;
+    if (config->gguf_form.head_pairs && (id.role == PF_TENSOR_Q || id.role == PF_TENSOR_K))
+        r.pair_dim = config->head_dim;
     if (pattern->stacked) r.first_element = (int64_t)id.expert * r.map.file_rows * r.columns;
     return r;
 }

@@ -17,7 +17,7 @@ typedef struct {
     pf_row_map map;
     int32_t rows, columns; /* of the role; columns 1: a vector */
     bool transposed;       /* the file has [columns, file_rows] */
-    int32_t pair_dim;      /* the rows of each head lie in pairs (pf_config.head_pairs): its size; 0: they do not */
+    int32_t pair_dim;      /* the rows of each head lie in pairs (pf_gguf_form): its size; 0: they do not */
     int64_t first_element; /* of its expert */
 } pf_role_rows;
 

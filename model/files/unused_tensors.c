@@ -105,11 +105,20 @@ static size_t model_prefix(const char *layers, size_t n_layers)
     return dot == NULL || (size_t)(dot - layers) + 1 == n_layers ? 0 : (size_t)(dot - layers) + 1;
 }
 
+/* llama.cpp's files hold nothing but the decoder. */
+static pf_extra_tensor judge_of_gguf(const pf_config *config, const char *name)
+{
+    static const char block[] = "blk.";
+    if (pf_gguf_is_rope_tensor(name)) return PF_EXTRA_BUFFER;
+    const bool is_later = strncmp(name, block, strlen(block)) == 0 && is_of_later_layer(config, name + strlen(block));
+    return is_later ? PF_EXTRA_UNUSED : PF_EXTRA_REFUSED;
+}
+
 pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name, int32_t n_dimensions)
 {
     const char *layers;
     const size_t n_layers = layers_prefix(config, &layers), n_model = model_prefix(layers, n_layers);
-    if (config->gguf && strcmp(name, PF_GGUF_ROPE_FREQS) == 0) return PF_EXTRA_BUFFER;
+    if (config->gguf) return judge_of_gguf(config, name);
     if (ends_with(name, "rotary_emb.inv_freq")) return PF_EXTRA_BUFFER;
     if (is_buffer(name, n_dimensions) || is_scale_of_activations(config, name)) return PF_EXTRA_UNUSED;
     const bool is_below = n_model > 0 && strncmp(name, layers, n_model) == 0;

@@ -10,7 +10,7 @@ pf_may_use(include)   # the public headers: what the inside shares with them it 
 pf_may_use(base include)
 pf_may_use(gguf base)
 pf_may_use(tokenizer base gguf)
-pf_may_use(jinja base)
+pf_may_use(jinja base gguf)
 pf_may_use(kernels base)
 pf_may_use(kvcache base kernels)
 pf_may_use(model base gguf kernels kvcache)

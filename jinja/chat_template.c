@@ -1,10 +1,12 @@
 #include "jinja/chat_template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "gguf/gguf.h"
 #include "jinja/jinja.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 26 }; /* of tokenizer_config.json, which may list a vocabulary's added tokens */
@@ -106,18 +108,12 @@ static pf_status read_configs(pf_chat_template *chat, const char *directory, pf_
     return PF_OK;
 }
 
-/* file NULL: the template of the directory. */
-static pf_status open_template(const char *directory, const char *file, pf_chat_template **out, pf_error *error)
+static pf_status read_directory(pf_chat_template *chat, const char *directory, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     pf_json processor = { 0 }, map = { 0 }, config = { 0 };
     PF_TRY(pf_file_join(directory, "chat_template.jinja", path, error));
-    pf_chat_template *chat = calloc(1, sizeof *chat);
-    if (chat == NULL || (chat->tokens = json_object()) == NULL) {
-        free(chat);
-        return pf_fail(error, PF_NOMEM, "%s: no memory for its chat template", directory);
-    }
-    pf_status status = read_jinja_file(chat, file != NULL ? file : path, file == NULL, error);
+    pf_status status = chat->plain == NULL ? read_jinja_file(chat, path, true, error) : PF_OK;
     if (status == PF_OK) status = read_configs(chat, directory, &processor, &map, &config, error);
     if (status == PF_OK && chat->plain == NULL)
         status = pf_fail(error, PF_UNAVAILABLE,
@@ -127,6 +123,84 @@ static pf_status open_template(const char *directory, const char *file, pf_chat_
     pf_json_close(&processor);
     pf_json_close(&map);
     pf_json_close(&config);
+    return status;
+}
+
+/* ---- the metadata of a GGUF file ------------------------------------------------------------------------------------- */
+
+/* The template of a key; *out stays NULL where it is absent. */
+static pf_status parse_key(const pf_gguf *file, const char *key, pf_jinja **out, pf_error *error)
+{
+    char name[PF_FILE_PATH_BYTES];
+    pf_gguf_string source = { NULL, 0 };
+    PF_TRY(pf_gguf_get_string(file, key, false, &source, error));
+    if (source.text == NULL) return PF_OK;
+    snprintf(name, sizeof name, "%s: %s", pf_gguf_path(file), key);
+    return pf_jinja_parse(name, source.text, source.n_bytes, out, error);
+}
+
+/* Sets the text of a token whose id is the value of a key. */
+static pf_status take_gguf_token(pf_chat_template *chat, const pf_gguf *file, const char *key, const char *name,
+                                 pf_error *error)
+{
+    pf_gguf_array tokens = { .n = 0 };
+    int64_t id = -1;
+    PF_TRY(pf_gguf_get_int(file, key, false, 0, INT64_MAX, &id, error));
+    PF_TRY(pf_gguf_get_array(file, "tokenizer.ggml.tokens", false, &tokens, error));
+    if (id < 0 || (uint64_t)id >= tokens.n || tokens.kind != PF_GGUF_STRING) return PF_OK;
+    pf_gguf_string text = { NULL, 0 };
+    for (int64_t i = 0; i <= id; i++) text = pf_gguf_next_string(&tokens);
+    json_t *value = json_stringn(text.text, text.n_bytes); /* NULL: no valid UTF-8 */
+    if (value != NULL && json_object_set_new(chat->tokens, name, value) != 0)
+        return pf_fail(error, PF_NOMEM, "%s: no memory for its special tokens", pf_gguf_path(file));
+    return PF_OK;
+}
+
+static pf_status parse_keys(pf_chat_template *chat, const pf_gguf *file, pf_error *error)
+{
+    PF_TRY(parse_key(file, "tokenizer.chat_template", &chat->plain, error));
+    if (chat->plain == NULL) PF_TRY(parse_key(file, "tokenizer.chat_template.default", &chat->plain, error));
+    if (chat->plain != NULL) return parse_key(file, "tokenizer.chat_template.tool_use", &chat->with_tools, error);
+    return pf_fail(error, PF_UNAVAILABLE, "%s: no chat template: the metadata have no tokenizer.chat_template",
+                   pf_gguf_path(file));
+}
+
+static pf_status read_gguf(pf_chat_template *chat, const pf_gguf *file, pf_error *error)
+{
+    static const char *const tokens[][2] = { { "tokenizer.ggml.bos_token_id", "bos_token" },
+                                             { "tokenizer.ggml.eos_token_id", "eos_token" },
+                                             { "tokenizer.ggml.unknown_token_id", "unk_token" },
+                                             { "tokenizer.ggml.seperator_token_id", "sep_token" }, /* spelled so */
+                                             { "tokenizer.ggml.padding_token_id", "pad_token" },
+                                             { "tokenizer.ggml.mask_token_id", "mask_token" } };
+    if (chat->plain == NULL) PF_TRY(parse_keys(chat, file, error));
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        PF_TRY(take_gguf_token(chat, file, tokens[i][0], tokens[i][1], error));
+    return PF_OK;
+}
+
+static pf_status read_gguf_file(pf_chat_template *chat, const char *path, pf_error *error)
+{
+    pf_gguf *file = NULL;
+    PF_TRY(pf_gguf_open(path, &file, error));
+    const pf_status status = read_gguf(chat, file, error);
+    pf_gguf_close(file);
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------- */
+
+/* file NULL: the template of the model. */
+static pf_status open_template(const char *path, const char *file, pf_chat_template **out, pf_error *error)
+{
+    pf_chat_template *chat = calloc(1, sizeof *chat);
+    if (chat == NULL || (chat->tokens = json_object()) == NULL) {
+        free(chat);
+        return pf_fail(error, PF_NOMEM, "%s: no memory for its chat template", path);
+    }
+    pf_status status = file != NULL ? read_jinja_file(chat, file, false, error) : PF_OK;
+    if (status == PF_OK)
+        status = pf_gguf_is_file(path) ? read_gguf_file(chat, path, error) : read_directory(chat, path, error);
     if (status != PF_OK)
         pf_chat_template_close(chat);
     else
@@ -134,14 +208,14 @@ static pf_status open_template(const char *directory, const char *file, pf_chat_
     return status;
 }
 
-pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error)
+pf_status pf_chat_template_open(const char *path, pf_chat_template **out, pf_error *error)
 {
-    return open_template(directory, NULL, out, error);
+    return open_template(path, NULL, out, error);
 }
 
-pf_status pf_chat_template_open_file(const char *directory, const char *path, pf_chat_template **out, pf_error *error)
+pf_status pf_chat_template_open_file(const char *path, const char *file, pf_chat_template **out, pf_error *error)
 {
-    return open_template(directory, path, out, error);
+    return open_template(path, file, out, error);
 }
 
 void pf_chat_template_close(pf_chat_template *chat)

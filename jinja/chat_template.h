@@ -4,6 +4,7 @@
  *
  *      chat_template.jinja, else chat_template.json, else "chat_template" of tokenizer_config.json: a template, or a list of
  *      named ones, of which "default" is taken, or "tool_use" where the conversation has tools
+ *      GGUF: the key tokenizer.chat_template, and tokenizer.chat_template.tool_use
  *
  * Threads: any number may render.
  */
@@ -17,13 +18,14 @@
 
 typedef struct pf_chat_template pf_chat_template;
 
-/* Reads the template and the special tokens of a directory. PF_UNAVAILABLE: it has no template; the sentence says where one was
- * looked for.  Else as pf_json_open and pf_jinja_parse. The caller ends it with pf_chat_template_close. */
-PF_MUST_USE pf_status pf_chat_template_open(const char *directory, pf_chat_template **out, pf_error *error);
+/* Reads the template and the special tokens of a directory, or of a GGUF file. PF_UNAVAILABLE: it has no template; the sentence
+ * says where one was looked for.  Else as pf_json_open, pf_gguf_open and pf_jinja_parse. The caller ends it with
+ * pf_chat_template_close. */
+PF_MUST_USE pf_status pf_chat_template_open(const char *path, pf_chat_template **out, pf_error *error);
 void pf_chat_template_close(pf_chat_template *chat); /* NULL is fine */
 
 /* The same with the template of another file, in Jinja. Also as pf_file_read. */
-PF_MUST_USE pf_status pf_chat_template_open_file(const char *directory, const char *path, pf_chat_template **out,
+PF_MUST_USE pf_status pf_chat_template_open_file(const char *path, const char *file, pf_chat_template **out,
                                                  pf_error *error);
 
 /* Renders a conversation: a list of messages, or an object with "messages" and, where they are wanted, "tools", "documents",

@@ -5,7 +5,9 @@
 #include "base/openmp.h"
 #include "base/topology.h"
 #include "cli/commands.h"
+#include "cli/hub.h"
 #include "cli/json_out.h"
+#include "cli/model_report.h"
 #include "cli/setup.h"
 
 /* ---- the machine ------------------------------------------------------------------------------------------------ */
@@ -192,8 +194,10 @@ static void print_model(pf_out *out, const json_t *m)
     if (json_object_get(m, "quantization")) pf_out_print(out, "quantised  %s\n", text_of(m, "quantization"));
     if (json_object_get(m, "pard_token"))
         pf_out_print(out, "drafts     in parallel, by token %lld (PARD)\n", number_of(m, "pard_token"));
-    pf_out_print(out, "memory     %.2f MB packed, of which a decode step reads %.2f MB\n\n",
+    pf_out_print(out, "memory     %.2f MB packed, of which a decode step reads %.2f MB\n",
                  (double)number_of(m, "packed_bytes") * 1e-6, (double)number_of(m, "weight_bytes") * 1e-6);
+    pf_report_print(out, m);
+    pf_out_print(out, "\n");
     size_t i;
     json_t *t;
     json_array_foreach(json_object_get(m, "tensors"), i, t)
@@ -212,6 +216,18 @@ static void print_threading(pf_out *out, const json_t *threading)
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
+/* What the model's files, its memory and -d DRAFT add. */
+static pf_status report(const pf_options *options, pf_engine *engine, json_t *model, pf_error *error)
+{
+    char path[PF_MAX_PATH];
+    PF_TRY(pf_hub_find_model(options->model, path, error));
+    PF_TRY(pf_report_add_files(path, model, error));
+    PF_TRY(pf_report_add_memory(engine, model, error));
+    if (options->draft == NULL) return PF_OK;
+    PF_TRY(pf_hub_find_model(options->draft, path, error));
+    return pf_report_add_vocabulary(engine, options->draft, path, model, error);
+}
+
 static pf_status collect(const pf_options *options, json_t *root, pf_error *error)
 {
     pf_topology topology;
@@ -227,17 +243,20 @@ static pf_status collect(const pf_options *options, json_t *root, pf_error *erro
     json_object_set_new(root, "model", json_null());
     if (!options->model) return PF_OK;
     pf_engine *engine;
-    PF_TRY(pf_setup_open_engine(options, 1, &engine, error));
+    PF_TRY(pf_setup_open_engine(options, options->max_sequences > 0 ? options->max_sequences : 1, &engine, error));
     const pf_team *team = pf_engine_team(engine);
     threading = threading_json(pf_team_threading(team), pf_team_runtime(team), pf_team_size(team));
     json_object_set_new(root, "threading", threading);
-    json_object_set_new(root, "model", model_json(options->model, engine));
+    json_t *model = model_json(options->model, engine);
+    json_object_set_new(root, "model", model);
+    const pf_status status = report(options, engine, model, error);
     pf_engine_close(engine);
-    return PF_OK;
+    return status;
 }
 
 static int run(const pf_options *options, pf_out *out)
 {
+    if (options->draft && !options->model) return pf_options_misuse(&pf_command_info, "-d needs a model: -m MODEL");
     pf_error error = { 0 };
     json_t *root = json_object();
     const pf_status status = collect(options, root, &error);
@@ -255,16 +274,22 @@ static int run(const pf_options *options, pf_out *out)
     return PF_EXIT_DONE;
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,   &pf_options_running, &pf_options_head,
-                                                 &pf_options_context, &pf_options_json,    NULL };
+static const pf_option_group *const groups[] = { &pf_options_model,
+                                                 &pf_options_info,
+                                                 &pf_options_running,
+                                                 &pf_options_head,
+                                                 &pf_options_context,
+                                                 &pf_options_json,
+                                                 NULL };
 
 const pf_command pf_command_info = {
     .name = "info",
     .summary = "the processor, the kernels, and for a model each tensor's format",
-    .synopsis = "[-m MODEL] [options]",
+    .synopsis = "[-m MODEL [-d DRAFT]] [options]",
     .description =
         "Shows what this process may use of the machine, which implementation each operation gets, and with a\n"
-        "model how each of its tensors is held, what reads it, and why.\n",
+        "model which tensors its files have, the memory that it needs for --context and --max-sequences, and how\n"
+        "each tensor is held, what reads it, and why. With -d also which part of the vocabulary both share.\n",
     .examples = "  pilotfish info\n"
                 "  pilotfish info -m models/target --isa avx2\n",
     .groups = groups,

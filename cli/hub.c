@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/hub_gguf.h"
 #include "gguf/gguf.h"
 #include "model/config/config.h"
 #include "model/files/safetensors.h"
@@ -23,14 +24,18 @@ static size_t name_length(const char *text)
     return text[0] == '.' ? 0 : strspn(text, allowed);
 }
 
-/* org/name. */
+/* org/name, or org/name:TAG. */
 static bool is_repository_name(const char *name)
 {
     const size_t organisation = name_length(name);
     if (organisation == 0 || name[organisation] != '/') return false;
     const char *repository = name + organisation + 1;
     const size_t length = name_length(repository);
-    return length > 0 && repository[length] == '\0';
+    if (length == 0) return false;
+    const char *end = repository + length;
+    if (*end != ':') return *end == '\0';
+    const size_t tag = name_length(end + 1);
+    return tag > 0 && end[1 + tag] == '\0';
 }
 
 /* The length of a variable, $NAME or ${NAME}, at the start of a text, and its value. 0: none, or it is not set. */
@@ -193,7 +198,9 @@ static const char *find_lack_of_tokenizer(const char *directory)
     return status == PF_UNSUPPORTED ? NULL : "not its tokenizer.json";
 }
 
-static pf_status find_repository(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
+/* tag: of a GGUF file, or NULL. */
+static pf_status find_repository(const char *name, const char *tag, find_lack_fn *find_lack, char out[PF_MAX_PATH],
+                                 pf_error *error)
 {
     char cache[PF_MAX_PATH], found[PF_MAX_PATH];
     pf_error why = { 0 };
@@ -202,14 +209,17 @@ static pf_status find_repository(const char *name, find_lack_fn *find_lack, char
     if (status != PF_OK && status != PF_UNAVAILABLE)
         return pf_fail(error, status, "%s: there is no such directory, and the Hugging Face cache cannot be read: %s",
                        name, why.text);
+    if (status == PF_OK && (tag != NULL || pf_hub_is_gguf_only(found)))
+        return pf_hub_find_gguf(found, name, tag, out, error);
     const char *lack = status == PF_OK ? find_lack(found)
                        : has_room      ? "no such repository, or not its main branch"
                                        : "a path that is too long";
     if (lack != NULL)
         return pf_fail(error, PF_UNAVAILABLE,
                        "%s: there is no such directory, and the Hugging Face cache (%.200s) has %s; to download it: "
-                       "hf download %s (older clients: huggingface-cli download %s)",
-                       name, cache, lack, name, name);
+                       "hf download %s%s%s%s (older clients: huggingface-cli download %s)",
+                       name, cache, lack, name, tag != NULL ? " --include \"*" : "", tag != NULL ? tag : "",
+                       tag != NULL ? "*.gguf\"" : "", name);
     memcpy(out, found, sizeof found);
     return PF_OK;
 }
@@ -237,7 +247,10 @@ static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX
     }
     if (errno != ENOENT && errno != ENOTDIR) return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(errno));
     if (!is_repository_name(name)) return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
-    return find_repository(name, find_lack, out, error);
+    char repository[PF_MAX_PATH];
+    const size_t length = strcspn(name, ":");
+    snprintf(repository, sizeof repository, "%.*s", (int)length, name);
+    return find_repository(repository, name[length] == ':' ? name + length + 1 : NULL, find_lack, out, error);
 }
 
 pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error)

@@ -46,7 +46,7 @@ static const pf_option_choice color_choices[] = {
     const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
 
 static const struct pf_option_row model_rows[] = {
-    ROW('m', "model", "MODEL", "a Hugging Face directory, or org/name from its local cache", KIND_STRING,
+    ROW('m', "model", "MODEL", "a Hugging Face directory, a GGUF file, or org/name from the local cache", KIND_STRING,
         .offset = AT(model)),
 };
 GROUP(pf_options_model, "Model", model_rows);
@@ -301,6 +301,14 @@ static const struct pf_option_row acceptance_rows[] = {
     ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
 };
 GROUP(pf_options_acceptance, "Measurement", acceptance_rows);
+
+static const struct pf_option_row info_rows[] = {
+    ROW('d', "draft", "DRAFT", "another model, whose vocabulary is compared with MODEL's", KIND_STRING,
+        .offset = AT(draft)),
+    ROW(0, "max-sequences", "N", "sequences at once that memory is counted for (1)", KIND_INT, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(max_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
+};
+GROUP(pf_options_info, "Report", info_rows);
 
 static const struct pf_option_row json_rows[] = {
     ROW(0, "json", NULL, "one JSON document on standard output", KIND_FLAG, .offset = AT(json)),

@@ -142,7 +142,7 @@ extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
 extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels, pf_options_pass;
 extern const pf_option_group pf_options_rpc, pf_options_acceptance;
-extern const pf_option_group pf_options_json, pf_options_json_lines, pf_options_color;
+extern const pf_option_group pf_options_info, pf_options_json, pf_options_json_lines, pf_options_color;
 
 /* Parse argv[1 ..] by the command's groups into *out. Returns PF_EXIT_DONE; or prints help (--help) and returns
  * PF_EXIT_DONE with *help set; or prints a sentence and returns PF_EXIT_USAGE, or PF_EXIT_FAILED where there is no memory.

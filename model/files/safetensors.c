@@ -611,6 +611,11 @@ int32_t pf_safetensors_dimensions(const pf_safetensors *set, int32_t i)
     return set->entries[i].tensor.n_dimensions;
 }
 
+const char *pf_safetensors_type_name(const pf_safetensors *set, int32_t i)
+{
+    return DTYPES[set->entries[i].dtype].name;
+}
+
 pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_tensor *out, pf_error *error)
 {
     const entry *e = find(set, name);

@@ -88,4 +88,7 @@ const char *pf_safetensors_dtype(pf_type type);
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i);
 int32_t pf_safetensors_dimensions(const pf_safetensors *set, int32_t i);
 
+/* The name of its element type: "BF16", "I8". */
+const char *pf_safetensors_type_name(const pf_safetensors *set, int32_t i);
+
 #endif

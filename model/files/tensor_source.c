@@ -36,6 +36,12 @@ int32_t pf_tensor_source_dimensions(const pf_tensor_source *s, int32_t i)
     return s->gguf != NULL ? pf_gguf_tensor_at(s->gguf, i)->n_dimensions : pf_safetensors_dimensions(s->safetensors, i);
 }
 
+const char *pf_tensor_source_type_name(const pf_tensor_source *s, int32_t i)
+{
+    return s->gguf != NULL ? pf_ggml_type_get(pf_gguf_tensor_at(s->gguf, i)->type)->name
+                           : pf_safetensors_type_name(s->safetensors, i);
+}
+
 /* Elements of a type that kernels read stay as they are; blocks become F32. */
 static void set_type(pf_ggml_type type, pf_tensor *out)
 {

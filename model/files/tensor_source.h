@@ -27,6 +27,9 @@ int32_t pf_tensor_source_count(const pf_tensor_source *source);
 const char *pf_tensor_source_name(const pf_tensor_source *source, int32_t i);
 int32_t pf_tensor_source_dimensions(const pf_tensor_source *source, int32_t i);
 
+/* The name of the type of the i-th tensor in its format: "BF16", "Q4_K". */
+const char *pf_tensor_source_type_name(const pf_tensor_source *source, int32_t i);
+
 /* Finds a tensor. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its elements are of a type that is not
  * read. */
 PF_MUST_USE pf_status pf_tensor_source_find(const pf_tensor_source *source, const char *name, pf_tensor *out,

@@ -286,12 +286,9 @@ void pf_setup_close(pf_setup *setup)
 
 bool pf_setup_finds_tokenizer(const pf_options *options)
 {
-    char directory[PF_MAX_PATH], path[PF_MAX_PATH + 32];
+    char directory[PF_MAX_PATH];
     const char *name = options->model ? options->model : options->draft;
-    if (pf_hub_find_tokenizer(name, directory, NULL) != PF_OK) return false;
-    if (pf_gguf_is_file(directory)) return true;
-    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
-    return !pf_file_is_absent(path);
+    return pf_hub_find_tokenizer(name, directory, NULL) == PF_OK && pf_tokenizer_is_there(directory);
 }
 
 void pf_setup_stop_tokens(const pf_setup *setup, const pf_options *options, const int32_t **ids, int32_t *n_ids)

@@ -4,7 +4,7 @@
  *      bytes -> runs of valid UTF-8 | each invalid byte, a token
  *        run -> added tokens | text between them
  *       text -> normalized text -> its added tokens | text between them
- *       text -> pieces (pretokenize.c) -> tokens (bpe.c)
+ *       text -> pieces (pretokenize.c) -> tokens (bpe.c or unigram.c; piece_cache.c has those of earlier pieces)
  *
  * The post-processor's tokens are added around the result.
  */
@@ -16,6 +16,7 @@
 
 #include "base/stop.h"
 #include "base/utf8.h"
+#include "tokenizer/encode/piece_cache.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -67,6 +68,7 @@ void pf_tokenizer_close(pf_tokenizer *t)
     free(t->pieces.ids);
     free(t->added.ids);
     pf_bpe_clear(&t->bpe);
+    pf_unigram_destroy(t->unigram);
     pf_normalizer_destroy(t->normalizer);
     pf_pretokenizer_destroy(t->pretokenizer);
     pf_decoder_destroy(t->decoder);
@@ -82,9 +84,28 @@ typedef struct {
     pf_searcher *searcher;
     pf_pretokenize_scratch *pieces;
     pf_bpe_scratch bpe;
+    pf_unigram_scratch unigram;
+    pf_piece_cache cache;
     const volatile bool *cancel; /* or NULL */
     pf_tokens *out;
 } encoder;
+
+static pf_status encode_by_model(encoder *e, const char *piece, size_t n_bytes)
+{
+    if (e->t->unigram) return pf_unigram_encode(e->t->unigram, &e->unigram, piece, n_bytes, e->cancel, e->out);
+    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
+}
+
+static pf_status encode_cached(encoder *e, const char *piece, size_t n_bytes)
+{
+    bool found = false;
+    PF_TRY(pf_piece_cache_find(&e->cache, piece, n_bytes, e->out, &found));
+    if (found) return PF_OK;
+    const int32_t n_before = e->out->n;
+    PF_TRY(encode_by_model(e, piece, n_bytes));
+    pf_piece_cache_put(&e->cache, piece, n_bytes, e->out->ids + n_before, (size_t)(e->out->n - n_before));
+    return PF_OK;
+}
 
 static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
 {
@@ -94,7 +115,12 @@ static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
         const int32_t id = pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
         if (id >= 0) return pf_tokens_push(e->out, id);
     }
-    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
+    if (!e->t->bpe.characters) return encode_cached(e, piece, n_bytes);
+    for (size_t at = 0, end; at < n_bytes; at = end) {
+        end = pf_bpe_find_cut(&e->t->bpe, piece, n_bytes, at);
+        PF_TRY(encode_cached(e, piece + at, end - at));
+    }
+    return PF_OK;
 }
 
 /* Encode a part of the normalized text at `place` that holds no added token. */
@@ -175,6 +201,7 @@ static pf_status encode_around(encoder *e, const char *text, size_t n_bytes, boo
 {
     PF_TRY(pf_searcher_create(n_bytes, e->cancel, &e->searcher));
     PF_TRY(pf_pretokenize_scratch_create(e->searcher, &e->pieces));
+    PF_TRY(pf_piece_cache_create(&e->cache, n_bytes));
     if (add_special) PF_TRY(push_ids(e->out, &e->t->prefix));
     PF_TRY(encode_bytes(e, text, n_bytes));
     return add_special ? push_ids(e->out, &e->t->suffix) : PF_OK;
@@ -191,6 +218,8 @@ pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_
     pf_pretokenize_scratch_destroy(e.pieces);
     pf_searcher_destroy(e.searcher);
     pf_bpe_scratch_clear(&e.bpe);
+    pf_unigram_scratch_clear(&e.unigram);
+    pf_piece_cache_clear(&e.cache);
     return status;
 }
 

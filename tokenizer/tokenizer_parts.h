@@ -15,6 +15,7 @@
 #include "tokenizer/encode/normalize.h"
 #include "tokenizer/encode/pretokenize.h"
 #include "tokenizer/encode/token_index.h"
+#include "tokenizer/encode/unigram.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/files/tokenizer_config.h"
 
@@ -35,10 +36,11 @@ struct pf_tokenizer {
     pf_token *tokens; /* [vocab_size] */
     int32_t vocab_size;
     int32_t base_size;     /* vocab_size without added tokens */
-    pf_token_index pieces; /* the model's tokens by their bytes; used if ignore_merges */
+    pf_token_index pieces; /* the model's tokens by their bytes, if ignore_merges */
     pf_token_index added;  /* added tokens that have their text as bytes */
     bool ignore_merges;
-    pf_bpe bpe;
+    pf_unigram *unigram; /* NULL: the model is BPE */
+    pf_bpe bpe;          /* of a Unigram model only the byte tokens and unk_id */
     pf_normalizer *normalizer;
     pf_pretokenizer *pretokenizer;
     pf_decoder *decoder;
@@ -50,6 +52,10 @@ struct pf_tokenizer {
 /* Reads the post-processor of a document into t; the tokens of t have been read before. PF_FORMAT, PF_UNSUPPORTED: the
  * sentence names the part. */
 PF_MUST_USE pf_status pf_post_processor_read(const pf_json *doc, pf_tokenizer *t, pf_error *error);
+
+/* Sets the merges of a vocabulary whose ids are ranks, as tiktoken merges: neighbors whose text is a token, lowest id first. The
+ * tokens and the index of pieces are there. PF_LIMIT: the tokens are too long. PF_NOMEM. */
+PF_MUST_USE pf_status pf_rank_merges_set(pf_tokenizer *t, pf_error *error);
 
 /* Fills *t, zeroed before, from the files of a directory, or from a GGUF file. The caller closes it, also on failure. */
 PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error);

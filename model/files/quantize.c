@@ -28,6 +28,7 @@ static const char *const COPIED[] = {
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "qwen.tiktoken",
     "chat_template.jinja",
     "chat_template.json",
     NULL,

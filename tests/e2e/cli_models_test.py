@@ -213,12 +213,12 @@ class BadModels(Case):
 
     def test_a_tokenizer_in_another_form_is_named(self):
         model = self.broken("sentencepiece")
-        (model / "tokenizer.json").rename(model / "tokenizer.model")
-        saying = ["there is no tokenizer.json, and tokenizer.model is not read", "AutoTokenizer"]
+        (model / "tokenizer.json").rename(model / "spiece.model")
+        saying = ["there is no tokenizer.json, and spiece.model is not read", "AutoTokenizer"]
         self.assert_fails("tokenize", "-m", model, "-p", "a", saying=saying)
         self.assert_fails("generate", "-m", model, "-p", "a", saying=saying)
-        self.assertIn("tokenizer.model is not read", self.run_ok("generate", "-m", model, "--tokens", "5", "-n", "1").err)
-        (model / "tokenizer.model").unlink()
+        self.assertIn("spiece.model is not read", self.run_ok("generate", "-m", model, "--tokens", "5", "-n", "1").err)
+        (model / "spiece.model").unlink()
         self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["there is no tokenizer.json"])
         self.assertNotIn("warning", self.run_ok("generate", "-m", model, "--tokens", "5", "-n", "1").err)
 
@@ -360,18 +360,18 @@ class BadModels(Case):
 
     def test_an_invalid_tokenizer_is_refused(self):
         model = self.broken("babble")
-        (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+        (model / "tokenizer.json").write_text('{"model": {"type": "WordPiece"}}')
         self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["tokenizer.json"])
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json"])
         (model / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
         self.assert_fails("generate", "-m", model, "--tokens", "5", saying=["tokenizer.json"])
 
     def test_an_unsupported_tokenizer_is_refused_for_text_and_warned_of_for_ids(self):
-        model = tiny_llama.make(self.root / "unigram")
-        (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+        model = tiny_llama.make(self.root / "word-piece")
+        (model / "tokenizer.json").write_text('{"model": {"type": "WordPiece"}}')
         refusal = self.pilotfish.run("tokenize", "-m", model, "-p", "a").err
         generate, ids = ["generate", "-m", model, "-n", "3"], ["--tokens", "5,6"]
-        self.assertIn("Unigram", refusal)
+        self.assertIn("WordPiece", refusal)
         for text in (["detokenize", "-m", model, *ids], [*generate, "-p", "a"], [*generate, *ids, "--stop", "a"],
                      ["generate", "-m", model, "-d", self.target, "-p", "a"],
                      ["bench", "acceptance", "-m", model, "-d", self.draft, "--limit", "1"]):

@@ -43,8 +43,10 @@ void pf_bpe_clear(pf_bpe *bpe)
 {
     free(bpe->merges);
     free(bpe->characters);
+    free(bpe->pairs.others);
     bpe->merges = NULL;
     bpe->characters = NULL;
+    bpe->pairs = (pf_bpe_pairs){ .others = NULL };
     bpe->n_slots = bpe->n_character_slots = 0;
 }
 
@@ -94,6 +96,71 @@ static pf_bpe_character *find_character(const pf_bpe *bpe, int32_t code_point)
 void pf_bpe_set_character(pf_bpe *bpe, int32_t code_point, int32_t id)
 {
     *find_character(bpe, code_point) = (pf_bpe_character){ .code_point = code_point, .id = id };
+}
+
+/* --- pairs of characters --- */
+
+static uint64_t *find_pair(const pf_bpe *bpe, const pf_bpe_pairs *pairs, uint64_t pair)
+{
+    size_t i = (size_t)pf_hash_mix(pair ^ bpe->seed) & (pairs->n_slots - 1);
+    while (pairs->others[i] != 0 && pairs->others[i] != pair) i = (i + 1) & (pairs->n_slots - 1);
+    return &pairs->others[i];
+}
+
+static pf_status grow_pairs(pf_bpe *bpe)
+{
+    pf_bpe_pairs *pairs = &bpe->pairs, grown = { .n_slots = 2 * pairs->n_slots + (pairs->n_slots == 0 ? 1024 : 0) };
+    grown.others = calloc(grown.n_slots, sizeof *grown.others);
+    if (!grown.others) return PF_NOMEM;
+    for (size_t i = 0; i < pairs->n_slots; i++)
+        if (pairs->others[i] != 0) *find_pair(bpe, &grown, pairs->others[i]) = pairs->others[i];
+    free(pairs->others);
+    pairs->others = grown.others;
+    pairs->n_slots = grown.n_slots;
+    return PF_OK;
+}
+
+pf_status pf_bpe_add_pairs(pf_bpe *bpe, const char *text, size_t n_bytes)
+{
+    pf_bpe_pairs *pairs = &bpe->pairs;
+    int32_t before = -1;
+    for (size_t at = 0, next; at < n_bytes; at = next) {
+        const int32_t c = pf_character_at(text, at, &next);
+        const int32_t first = before;
+        before = c;
+        if (pairs->n_slots == 0 || 2 * pairs->n >= pairs->n_slots) PF_TRY(grow_pairs(bpe));
+        if (first < 0) continue;
+        if (first < 128 && c < 128) {
+            pairs->ascii[first][c >> 6] |= (uint64_t)1 << (c & 63);
+            continue;
+        }
+        const uint64_t pair = (uint64_t)first << 21 | (uint64_t)c;
+        uint64_t *slot = find_pair(bpe, pairs, pair);
+        pairs->n += *slot == 0;
+        *slot = pair;
+    }
+    return PF_OK;
+}
+
+static bool is_pair(const pf_bpe *bpe, int32_t first, int32_t second)
+{
+    if (first < 128 && second < 128) return (bpe->pairs.ascii[first][second >> 6] >> (second & 63) & 1) != 0;
+    return *find_pair(bpe, &bpe->pairs, (uint64_t)first << 21 | (uint64_t)second) != 0;
+}
+
+/* Unknown characters are not cut apart: a run of them may be one token, and bytes of a character have texts of their own. */
+size_t pf_bpe_find_cut(const pf_bpe *bpe, const char *piece, size_t n_bytes, size_t begin)
+{
+    size_t at;
+    int32_t before = pf_character_at(piece, begin, &at);
+    if (bpe->pairs.n_slots == 0) return n_bytes;
+    for (size_t next; at < n_bytes; at = next) {
+        const int32_t c = pf_character_at(piece, at, &next);
+        if (!is_pair(bpe, before, c) && find_character(bpe, before)->id >= 0 && find_character(bpe, c)->id >= 0)
+            return at;
+        before = c;
+    }
+    return n_bytes;
 }
 
 /* --- the heap --- */

@@ -24,6 +24,13 @@ typedef struct {
     int32_t id;
 } pf_bpe_character;
 
+/* Pairs of characters that stand side by side in some token. Merges never cross another pair, so a piece may be cut there. */
+typedef struct {
+    uint64_t ascii[128][2]; /* a bit for each second character */
+    uint64_t *others;       /* [n_slots] hash table, open addressing: first << 21 | second; 0: empty */
+    size_t n, n_slots;      /* a power of two; 0: nothing was added */
+} pf_bpe_pairs;
+
 /* With `characters` a piece starts as its characters; a character without a token becomes byte tokens if byte_id has all of
  * its bytes. Without `characters` it starts as its bytes. */
 typedef struct {
@@ -34,7 +41,8 @@ typedef struct {
     bool fuse_unk;                /* one unk_token for a run of unknown characters */
     pf_merge *merges;             /* hash table, open addressing */
     size_t n_slots;               /* a power of two, at least twice the merges; 0: no merges */
-    uint64_t seed;                /* of the hashes of both */
+    pf_bpe_pairs pairs;           /* with `characters` */
+    uint64_t seed;                /* of all hashes */
 } pf_bpe;
 
 /* Allocates the tables for n_merges and n_characters. PF_NOMEM. Free them with pf_bpe_clear. */
@@ -47,6 +55,14 @@ void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, in
 
 /* Sets the token of a character. At most as many as were reserved, each once. */
 void pf_bpe_set_character(pf_bpe *bpe, int32_t code_point, int32_t id);
+
+/* Adds the pairs of characters of a token's text [n_bytes], valid UTF-8. With `characters` every token's must be added, or none.
+ * PF_NOMEM. */
+PF_MUST_USE pf_status pf_bpe_add_pairs(pf_bpe *bpe, const char *text, size_t n_bytes);
+
+/* Where piece [n_bytes] may be cut first behind `begin`, so that both parts encode on their own to the tokens of the whole;
+ * n_bytes: nowhere. Valid UTF-8; there are `characters`. */
+size_t pf_bpe_find_cut(const pf_bpe *bpe, const char *piece, size_t n_bytes, size_t begin);
 
 typedef struct pf_bpe_symbol pf_bpe_symbol;
 typedef struct pf_bpe_candidate pf_bpe_candidate;

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "base/stop.h"
+#include "tokenizer/base64.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/characters.h"
+#include "tokenizer/unicode/charsmap.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/unicode/normal_forms.h"
 
@@ -30,6 +32,7 @@ struct step {
     pf_status (*apply)(const step *how, transform *p);
     pf_normal_form form;
     pf_pattern *pattern;
+    pf_charsmap *charsmap;
     char *content; /* [n_content] */
     size_t n_content;
     bool strips_left, strips_right;
@@ -184,7 +187,39 @@ static pf_status replace(const step *how, transform *p)
     return status;
 }
 
+/* It may add what the searcher's budget has left. */
+static pf_status precompiled(const step *how, transform *p)
+{
+    const size_t n_most = p->n + pf_searcher_growth_left(p->searcher);
+    PF_TRY(pf_bytes_reserve(p->out, p->n));
+    PF_TRY(pf_charsmap_append(how->charsmap, p->text, p->n, &p->place.n_first, n_most, p->cancel, p->out));
+    return p->out->n > p->n ? pf_searcher_grow(p->searcher, p->out->n - p->n) : PF_OK;
+}
+
 /* --- building --- */
+
+static pf_status read_precompiled(const pf_json *doc, const json_t *part, step *out, pf_error *error)
+{
+    const json_t *text = json_object_get(part, "precompiled_charsmap");
+    const size_t n = json_string_length(text);
+    bool longest = false; /* set by documents that are made from a tokenizer.model */
+    size_t n_bytes = 0;
+    PF_TRY(pf_json_get_bool(doc, part, "longest_match", false, &longest, error));
+    if (!json_is_string(text))
+        return pf_fail(error, PF_FORMAT, "%s: expected a string precompiled_charsmap", doc->name);
+    uint8_t *bytes = malloc(n + 1);
+    if (!bytes) return pf_fail(error, PF_NOMEM, "%s: no memory for precompiled_charsmap", doc->name);
+    pf_status status = PF_FORMAT;
+    if (pf_base64_decode(json_string_value(text), n, bytes, &n_bytes))
+        status = pf_charsmap_create(bytes, n_bytes, longest ? PF_CHARSMAP_BY_LONGEST : PF_CHARSMAP_BY_GRAPHEME,
+                                    &out->charsmap);
+    free(bytes);
+    if (status == PF_NOMEM) return pf_fail(error, PF_NOMEM, "%s: no memory for precompiled_charsmap", doc->name);
+    if (status != PF_OK)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: precompiled_charsmap must be a double array and its texts in UTF-8, in base64", doc->name);
+    return PF_OK;
+}
 
 static pf_status read_prepend(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
@@ -220,6 +255,7 @@ static pf_status add_step(void *user, const pf_json *doc, const char *type, cons
         { "Strip", read_strip, { .apply = strip } },
         { "StripAccents", NULL, { .apply = strip_accents } },
         { "Nmt", NULL, { .apply = nmt } },
+        { "Precompiled", read_precompiled, { .apply = precompiled } },
     };
     pf_normalizer *n = user;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -232,7 +268,7 @@ static pf_status add_step(void *user, const pf_json *doc, const char *type, cons
     }
     return pf_fail(error, PF_UNSUPPORTED,
                    "%s is not known (known: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, "
-                   "Strip, StripAccents, Nmt, Sequence)",
+                   "Strip, StripAccents, Nmt, Precompiled, Sequence)",
                    doc->name);
 }
 
@@ -253,6 +289,7 @@ void pf_normalizer_destroy(pf_normalizer *n)
     if (!n) return;
     for (int32_t i = 0; i < n->n_steps; i++) {
         pf_pattern_destroy(n->steps[i].pattern);
+        pf_charsmap_destroy(n->steps[i].charsmap);
         free(n->steps[i].content);
     }
     free(n);

@@ -7,9 +7,9 @@
 
 #include "base/bytes.h"
 #include "base/utf8.h"
+#include "tokenizer/files/document_parts.h"
+#include "tokenizer/files/sentencepiece_tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
-
-#define MARK "\u2581" /* SentencePiece's space */
 
 /* tokenizer.ggml.token_type */
 typedef enum {
@@ -24,11 +24,12 @@ typedef enum {
 typedef struct {
     const pf_gguf *file;
     const char *path;
-    bool is_sentencepiece;
+    bool is_sentencepiece; /* llama, t5 */
+    bool is_unigram;       /* t5 */
     size_t n_tokens;
     char **texts;   /* [n_tokens] owned; NULL: the id is no token */
     uint8_t *types; /* [n_tokens] */
-    double *scores; /* [n_tokens]; NAN: no merge gives it */
+    double *scores; /* [n_tokens] of SentencePiece; NAN: no merge gives it */
     json_t *vocab;  /* text: id */
     json_t *merges;
     json_t *added;
@@ -59,7 +60,8 @@ static pf_status mark_spaces(const builder *b, pf_gguf_string s, char **out)
     pf_bytes made = { .data = NULL };
     pf_status status = PF_OK;
     for (size_t i = 0; i < s.n_bytes && status == PF_OK; i++)
-        status = s.text[i] == ' ' ? pf_bytes_append(&made, MARK, strlen(MARK)) : pf_bytes_append(&made, s.text + i, 1);
+        status = s.text[i] == ' ' ? pf_bytes_append(&made, PF_SPACE_MARK, strlen(PF_SPACE_MARK))
+                                  : pf_bytes_append(&made, s.text + i, 1);
     if (status == PF_OK) status = pf_bytes_append(&made, "", 1);
     if (status == PF_OK)
         *out = made.data;
@@ -128,7 +130,7 @@ static bool is_added(const builder *b, size_t id)
 {
     const token_type type = (token_type)b->types[id];
     if (b->texts[id] == NULL || *b->texts[id] == '\0') return false;
-    if (type == TOKEN_USER_DEFINED) return !b->is_sentencepiece || strstr(b->texts[id], MARK) == NULL;
+    if (type == TOKEN_USER_DEFINED) return !b->is_sentencepiece || strstr(b->texts[id], PF_SPACE_MARK) == NULL;
     return type == TOKEN_CONTROL || (type == TOKEN_UNKNOWN && b->is_sentencepiece);
 }
 
@@ -138,9 +140,7 @@ static pf_status list_added(builder *b)
     if (b->added == NULL) return no_memory(b);
     for (size_t id = 0; id < b->n_tokens; id++) {
         if (!is_added(b, id)) continue;
-        json_t *token = json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content", b->texts[id],
-                                  "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
-                                  b->types[id] != TOKEN_USER_DEFINED);
+        json_t *token = pf_added_token_part((int64_t)id, b->texts[id], b->types[id] != TOKEN_USER_DEFINED);
         if (json_array_append_new(b->added, token) != 0) return no_memory(b);
     }
     return PF_OK;
@@ -173,7 +173,6 @@ static pf_status read_merges(builder *b)
     return PF_OK;
 }
 
-/* Merges give normal tokens and those that the user defines. */
 static pf_status read_scores(builder *b)
 {
     pf_gguf_array scores;
@@ -183,12 +182,8 @@ static pf_status read_scores(builder *b)
                        scores.n, b->n_tokens);
     b->scores = calloc(b->n_tokens, sizeof *b->scores);
     if (b->scores == NULL) return no_memory(b);
-    for (size_t i = 0; i < b->n_tokens; i++) {
-        const bool is_joined = b->types[i] == TOKEN_NORMAL || b->types[i] == TOKEN_USER_DEFINED;
-        PF_TRY(pf_gguf_array_number(&scores, i, &b->scores[i], b->error));
-        if (!is_joined) b->scores[i] = NAN;
-    }
-    return pf_gguf_score_merges(b->path, b->vocab, b->scores, &b->merges, b->error);
+    for (size_t i = 0; i < b->n_tokens; i++) PF_TRY(pf_gguf_array_number(&scores, i, &b->scores[i], b->error));
+    return PF_OK;
 }
 
 /* ---- the document ---- */
@@ -204,45 +199,18 @@ static pf_status read_id(const builder *b, const char *key, bool required, int64
     return PF_OK;
 }
 
-static json_t *special_piece(const char *text)
-{
-    return json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0);
-}
-
-static int set_special(json_t *special, const char *text, int64_t id)
-{
-    return json_object_set_new_nocheck(
-        special, text, json_pack("{s:s, s:[I], s:[s]}", "id", text, "ids", (json_int_t)id, "tokens", text));
-}
-
-/* The post-processor that adds the tokens of `bos` and `eos`, -1: none. */
-static pf_status make_template(const builder *b, int64_t bos, int64_t eos, json_t *root)
-{
-    json_t *single = json_array(), *special = json_object();
-    bool fits = single != NULL && special != NULL;
-    if (fits && bos >= 0)
-        fits = json_array_append_new(single, special_piece(b->texts[bos])) == 0 &&
-               set_special(special, b->texts[bos], bos) == 0;
-    fits = fits && json_array_append_new(single, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0)) == 0;
-    if (fits && eos >= 0)
-        fits = json_array_append_new(single, special_piece(b->texts[eos])) == 0 &&
-               set_special(special, b->texts[eos], eos) == 0;
-    json_t *part =
-        json_pack("{s:s, s:O, s:O}", "type", "TemplateProcessing", "single", single, "special_tokens", special);
-    json_decref(single);
-    json_decref(special);
-    return fits && json_object_set_new(root, "post_processor", part) == 0 ? PF_OK : no_memory(b);
-}
-
 static pf_status add_template(const builder *b, json_t *root)
 {
-    bool add_bos = b->is_sentencepiece || b->pre.add_bos, add_eos = false;
+    bool add_bos = (b->is_sentencepiece && !b->is_unigram) || b->pre.add_bos, add_eos = b->is_unigram;
     int64_t bos = -1, eos = -1;
     PF_TRY(pf_gguf_get_bool(b->file, "tokenizer.ggml.add_bos_token", false, &add_bos, b->error));
     PF_TRY(pf_gguf_get_bool(b->file, "tokenizer.ggml.add_eos_token", false, &add_eos, b->error));
     if (add_bos) PF_TRY(read_id(b, "tokenizer.ggml.bos_token_id", false, &bos));
     if (add_eos) PF_TRY(read_id(b, "tokenizer.ggml.eos_token_id", false, &eos));
-    return bos < 0 && eos < 0 ? PF_OK : make_template(b, bos, eos, root);
+    if (bos < 0 && eos < 0) return PF_OK;
+    const pf_template_token before = { bos < 0 ? NULL : b->texts[bos], bos };
+    const pf_template_token after = { eos < 0 ? NULL : b->texts[eos], eos };
+    return pf_set_template(root, &before, bos < 0 ? 0 : 1, &after, eos < 0 ? 0 : 1) ? PF_OK : no_memory(b);
 }
 
 /* The parts around a byte-level model. */
@@ -250,37 +218,15 @@ static json_t *byte_level_parts(builder *b)
 {
     json_t *pre = b->pre.pre_tokenizer;
     b->pre.pre_tokenizer = NULL;
-    return json_pack("{s:s, s:o?, s:o, s:{s:s}, s:{s:s, s:b, s:O, s:O}, s:O}", "version", "1.0", "normalizer",
-                     b->pre.nfc ? json_pack("{s:s}", "type", "NFC") : NULL, "pre_tokenizer", pre, "decoder", "type",
-                     "ByteLevel", "model", "type", "BPE", "ignore_merges", b->pre.ignore_merges, "vocab", b->vocab,
-                     "merges", b->merges, "added_tokens", b->added);
+    return pf_byte_level_document(json_incref(b->vocab), json_incref(b->merges), b->pre.ignore_merges,
+                                  b->pre.nfc ? json_pack("{s:s}", "type", "NFC") : NULL, pre, json_incref(b->added));
 }
 
-/* Spaces become marks, and so does the beginning if `prefix`; the decoder turns both back. */
-static json_t *sentencepiece_parts(const builder *b, bool prefix, const char *unknown)
+/* A model of SentencePiece with its normalizer; spaces become marks, and the decoder turns them back. */
+static json_t *sentencepiece_parts(const builder *b, bool prefix, json_t *normalizer, json_t *model)
 {
-    json_t *normalizers = json_array(), *decoders = json_array();
-    bool fits = normalizers != NULL && decoders != NULL;
-    if (fits && prefix)
-        fits = json_array_append_new(normalizers, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", MARK)) == 0;
-    fits = fits && json_array_append_new(normalizers, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern",
-                                                                "String", " ", "content", MARK)) == 0;
-    fits = fits && json_array_append_new(decoders, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern",
-                                                             "String", MARK, "content", " ")) == 0;
-    fits = fits && json_array_append_new(decoders, json_pack("{s:s}", "type", "ByteFallback")) == 0;
-    fits = fits && json_array_append_new(decoders, json_pack("{s:s}", "type", "Fuse")) == 0;
-    if (fits && prefix)
-        fits = json_array_append_new(decoders, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ",
-                                                         "start", 1, "stop", 0)) == 0;
-    json_t *root = !fits ? NULL
-                         : json_pack("{s:s, s:{s:s, s:O}, s:n, s:{s:s, s:O}, s:{s:s, s:s?, s:b, s:b, s:O, s:O}, s:O}",
-                                     "version", "1.0", "normalizer", "type", "Sequence", "normalizers", normalizers,
-                                     "pre_tokenizer", "decoder", "type", "Sequence", "decoders", decoders, "model",
-                                     "type", "BPE", "unk_token", unknown, "fuse_unk", 1, "byte_fallback", 1, "vocab",
-                                     b->vocab, "merges", b->merges, "added_tokens", b->added);
-    json_decref(normalizers);
-    json_decref(decoders);
-    return root;
+    return json_pack("{s:s, s:o, s:n, s:o, s:o, s:O}", "version", "1.0", "normalizer", normalizer, "pre_tokenizer",
+                     "decoder", pf_sentencepiece_decoder(prefix), "model", model, "added_tokens", b->added);
 }
 
 static pf_status build_byte_level(builder *b, json_t **out)
@@ -301,8 +247,80 @@ static pf_status build_sentencepiece(builder *b, json_t **out)
     PF_TRY(pf_gguf_get_bool(b->file, "tokenizer.ggml.add_space_prefix", false, &prefix, b->error));
     PF_TRY(read_id(b, "tokenizer.ggml.unknown_token_id", false, &unknown));
     PF_TRY(read_scores(b));
+    for (size_t i = 0; i < b->n_tokens; i++) /* merges give normal tokens and those that the user defines */
+        if (b->types[i] != TOKEN_NORMAL && b->types[i] != TOKEN_USER_DEFINED) b->scores[i] = NAN;
+    PF_TRY(pf_score_merges(b->path, b->vocab, b->scores, &b->merges, b->error));
     PF_TRY(list_added(b));
-    *out = sentencepiece_parts(b, prefix, unknown < 0 ? NULL : b->texts[unknown]);
+    json_t *model =
+        json_pack("{s:s, s:s?, s:b, s:b, s:O, s:O}", "type", "BPE", "unk_token", unknown < 0 ? NULL : b->texts[unknown],
+                  "fuse_unk", 1, "byte_fallback", 1, "vocab", b->vocab, "merges", b->merges);
+    *out = sentencepiece_parts(b, prefix, pf_sentencepiece_normalizer(NULL, 0, false, prefix), model);
+    return *out != NULL ? PF_OK : no_memory(b);
+}
+
+/* ---- unigram ---- */
+
+/* The table of replaced characters [*n]; the caller frees it. */
+static pf_status read_charsmap(const builder *b, uint8_t **out, size_t *n)
+{
+    pf_gguf_array bytes = { .n = 0 };
+    PF_TRY(pf_gguf_get_array(b->file, "tokenizer.ggml.precompiled_charsmap", false, &bytes, b->error));
+    if (bytes.n > PF_MAX_SENTENCEPIECE_BYTES)
+        return pf_fail(b->error, PF_LIMIT, "%s: tokenizer.ggml.precompiled_charsmap has %zu bytes, expected at most %d",
+                       b->path, bytes.n, PF_MAX_SENTENCEPIECE_BYTES);
+    uint8_t *made = malloc(bytes.n + 1);
+    pf_status status = made ? PF_OK : no_memory(b);
+    for (size_t i = 0; status == PF_OK && i < bytes.n; i++) {
+        int64_t byte = 0;
+        status = pf_gguf_array_int(&bytes, i, INT8_MIN, UINT8_MAX, &byte, b->error);
+        if (status == PF_OK) made[i] = (uint8_t)byte;
+    }
+    if (status != PF_OK) {
+        free(made);
+        return status;
+    }
+    *out = made;
+    *n = bytes.n;
+    return PF_OK;
+}
+
+/* Rows of padding have no text; theirs cannot stand in a text. */
+static json_t *make_scored(const builder *b)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < b->n_tokens; i++) {
+        char padding[32];
+        snprintf(padding, sizeof padding, "[PAD%zu]", i);
+        json_t *item = json_pack("[s, f]", b->texts[i] ? b->texts[i] : padding, b->scores[i]);
+        if (json_array_append_new(list, item) == 0) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *make_unigram(const builder *b, int64_t unknown)
+{
+    json_t *unk = unknown < 0 ? json_null() : json_integer((json_int_t)unknown);
+    return json_pack("{s:s, s:o, s:b, s:o}", "type", "Unigram", "unk_id", unk, "byte_fallback", 1, "vocab",
+                     make_scored(b));
+}
+
+static pf_status build_unigram(builder *b, json_t **out)
+{
+    bool prefix = true, removes_spaces = false;
+    int64_t unknown;
+    uint8_t *charsmap = NULL;
+    size_t n_charsmap = 0;
+    PF_TRY(pf_gguf_get_bool(b->file, "tokenizer.ggml.add_space_prefix", false, &prefix, b->error));
+    PF_TRY(pf_gguf_get_bool(b->file, "tokenizer.ggml.remove_extra_whitespaces", false, &removes_spaces, b->error));
+    PF_TRY(read_id(b, "tokenizer.ggml.unknown_token_id", false, &unknown));
+    PF_TRY(read_scores(b));
+    PF_TRY(list_added(b));
+    PF_TRY(read_charsmap(b, &charsmap, &n_charsmap));
+    json_t *normalizer = pf_sentencepiece_normalizer(charsmap, n_charsmap, removes_spaces, prefix);
+    free(charsmap);
+    *out = sentencepiece_parts(b, prefix, normalizer, make_unigram(b, unknown));
     return *out != NULL ? PF_OK : no_memory(b);
 }
 
@@ -312,13 +330,16 @@ static pf_status build(builder *b, pf_json *out)
     if (!pf_gguf_has(b->file, "tokenizer.ggml.model"))
         return pf_fail(b->error, PF_UNAVAILABLE, "%s: the file has no tokenizer", b->path);
     PF_TRY(pf_gguf_get_string(b->file, "tokenizer.ggml.model", true, &model, b->error));
-    b->is_sentencepiece = pf_gguf_string_is(model, "llama");
+    b->is_unigram = pf_gguf_string_is(model, "t5");
+    b->is_sentencepiece = b->is_unigram || pf_gguf_string_is(model, "llama");
     if (!b->is_sentencepiece && !pf_gguf_string_is(model, "gpt2"))
-        return pf_fail(b->error, PF_UNSUPPORTED, "%s: tokenizer.ggml.model is \"%.*s\", expected gpt2 or llama",
+        return pf_fail(b->error, PF_UNSUPPORTED, "%s: tokenizer.ggml.model is \"%.*s\", expected gpt2, llama or t5",
                        b->path, model.n_bytes < 60 ? (int)model.n_bytes : 60, model.text);
     json_t *root = NULL;
     PF_TRY(read_tokens(b));
-    pf_status status = b->is_sentencepiece ? build_sentencepiece(b, &root) : build_byte_level(b, &root);
+    pf_status status = b->is_unigram         ? build_unigram(b, &root)
+                       : b->is_sentencepiece ? build_sentencepiece(b, &root)
+                                             : build_byte_level(b, &root);
     if (status == PF_OK) status = add_template(b, root);
     if (status != PF_OK) {
         json_decref(root);

@@ -2,6 +2,7 @@
  * Turns the tokenizer of a GGUF file into the document that a tokenizer.json would be, so that both are read by one reader.
  *
  *   tokenizer.ggml.model     gpt2: byte-level BPE by merges   llama: SentencePiece, merged by scores, with byte fallback
+ *                            t5: SentencePiece, unigram, with precompiled_charsmap and remove_extra_whitespaces
  *   tokenizer.ggml.pre       gpt2: the name of a row of gguf_pretokenizers.c
  *   tokenizer.ggml.tokens, token_type, merges, scores, bos_token_id, ..., add_bos_token, add_eos_token, add_space_prefix
  *
@@ -29,13 +30,6 @@ typedef struct {
 /* PF_UNSUPPORTED: the name is not known; the sentence names file and value. PF_NOMEM. */
 PF_MUST_USE pf_status pf_gguf_pretokenizer_create(const char *path, pf_gguf_string name, pf_gguf_pretokenizer *out,
                                                   pf_error *error);
-
-/* The merges that join the pieces of a SentencePiece vocabulary by score: [[left, right], ...], highest score first, of equal
- * scores longer parts first. vocab: texts to ids; scores [n], with NAN where no merge may give the token.
- * Source: generate_merges of transformers (convert_slow_tokenizer.py).
- * PF_LIMIT: the tokens are so long that this takes too long. PF_NOMEM. The caller owns *out. */
-PF_MUST_USE pf_status pf_gguf_score_merges(const char *path, json_t *vocab, const double *scores, json_t **out,
-                                           pf_error *error);
 
 /* PF_UNAVAILABLE: the file has no tokenizer.  PF_UNSUPPORTED: another model or pre-tokenizer.  PF_FORMAT: the sentence names
  * file and key.  PF_LIMIT, PF_NOMEM. The caller ends it with pf_json_close. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "tokenizer/files/gguf_tokenizer.h"
+#include "tokenizer/files/document_parts.h"
 
 enum { MAX_WORK = 1 << 30 }; /* bytes of parts that are looked up; a vocabulary of 256,000 tokens has some 20 million */
 
@@ -18,7 +18,7 @@ typedef struct {
 } merge;
 
 typedef struct {
-    const char *path;
+    const char *name;
     json_t *vocab;
     merge *merges;
     size_t n, capacity, work;
@@ -29,7 +29,7 @@ typedef struct {
 
 static pf_status no_memory(const collector *c)
 {
-    return pf_fail(c->error, PF_NOMEM, "%s: no memory for the merges of its tokens", c->path);
+    return pf_fail(c->error, PF_NOMEM, "%s: no memory for the merges of its tokens", c->name);
 }
 
 static pf_status push(collector *c, const merge *item)
@@ -92,7 +92,7 @@ static pf_status cut(collector *c, const char *text, double score)
         k++;
         c->work += n;
         if (c->work > MAX_WORK)
-            return pf_fail(c->error, PF_LIMIT, "%s: the tokens are too long to find their merges", c->path);
+            return pf_fail(c->error, PF_LIMIT, "%s: the tokens are too long to find their merges", c->name);
         memcpy(c->part, text, i);
         c->part[i] = '\0';
         const merge m = { .score = score,
@@ -126,9 +126,9 @@ static pf_status print(const collector *c, json_t **out)
     return PF_OK;
 }
 
-pf_status pf_gguf_score_merges(const char *path, json_t *vocab, const double *scores, json_t **out, pf_error *error)
+pf_status pf_score_merges(const char *name, json_t *vocab, const double *scores, json_t **out, pf_error *error)
 {
-    collector c = { .path = path, .vocab = vocab, .error = error };
+    collector c = { .name = name, .vocab = vocab, .error = error };
     pf_status status = PF_OK;
     const char *text;
     json_t *id;

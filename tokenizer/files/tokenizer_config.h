@@ -33,6 +33,7 @@ typedef struct {
     const pf_json *config;
     const pf_json *special_map; /* special_tokens_map.json */
     const pf_json *added;       /* added_tokens.json */
+    bool ranked;                /* `tokenizer` lists no merges: they follow from its ids (rank_merges.c) */
 } pf_tokenizer_files;
 
 /* Whether special_tokens_map.json and added_tokens.json are read beside this tokenizer_config.json (NULL: none). */

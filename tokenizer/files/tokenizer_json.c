@@ -8,11 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/byte_to_unicode.h"
-#include "tokenizer/files/gguf_tokenizer.h"
 #include "tokenizer/files/tokenizer_config.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -25,7 +23,8 @@ typedef struct {
 typedef struct {
     const pf_json *doc;
     pf_tokenizer *t;
-    const json_t *vocab;
+    json_t *vocab;      /* texts to ids; of a Unigram model made from its list */
+    int32_t n_vocab;    /* tokens of the model */
     int32_t capacity;   /* of t->tokens */
     int32_t last_added; /* the largest id of an added token; -1 */
     int32_t next_added; /* the id of the next new one */
@@ -33,6 +32,7 @@ typedef struct {
     size_t n_added, added_capacity;
     int16_t byte_of[PF_N_BYTE_CODE_POINTS]; /* the byte that a code point maps to; -1: none */
     bool is_byte_level;
+    bool ranked;           /* ids are ranks, of which merges follow */
     size_t n_text_bytes;   /* of all tokens */
     pf_searcher *searcher; /* for them */
     pf_error *error;
@@ -150,19 +150,23 @@ static pf_status read_characters(reader *r)
         }
         if (!write && pf_bpe_reserve_characters(&r->t->bpe, n) != PF_OK) return no_memory(r);
     }
+    for (int32_t id = 0; id < t->vocab_size; id++)
+        if (t->tokens[id].bytes && pf_bpe_add_pairs(&r->t->bpe, t->tokens[id].bytes, t->tokens[id].n_bytes) != PF_OK)
+            return no_memory(r);
     return PF_OK;
 }
 
 static pf_status read_vocab(reader *r, const json_t *model)
 {
-    r->vocab = json_object_get(model, "vocab");
+    r->vocab = json_incref(json_object_get(model, "vocab"));
     if (!json_is_object(r->vocab) || json_object_size(r->vocab) == 0)
         return pf_fail(r->error, PF_FORMAT, "%s: model.vocab must be an object of tokens and their ids", r->doc->name);
     for (int b = 0; b < 256; b++) r->t->bpe.byte_id[b] = -1;
     const char *text;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value) PF_TRY(read_token(r, text, value));
+    json_object_foreach(r->vocab, text, value) PF_TRY(read_token(r, text, value));
     r->t->base_size = r->t->vocab_size;
+    r->n_vocab = (int32_t)json_object_size(r->vocab);
     if (!r->is_byte_level) PF_TRY(read_characters(r));
 
     if (!r->t->ignore_merges) return PF_OK;
@@ -260,6 +264,16 @@ static pf_status check_options(const reader *r, const pf_json *model)
     return PF_OK;
 }
 
+/* The tokens "<0x00>" to "<0xFF>". */
+static void read_byte_ids(reader *r)
+{
+    for (int b = 0; b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
+        r->t->bpe.byte_id[b] = vocab_id(r, text);
+    }
+}
+
 /* A character without a token becomes the tokens "<0x00>" to "<0xFF>" of its bytes if all of them exist, else unk_token. In
  * a byte-level vocabulary these tokens would be those of the byte character, so a missing byte is refused. */
 static pf_status read_unknown(reader *r, const pf_json *model)
@@ -270,21 +284,17 @@ static pf_status read_unknown(reader *r, const pf_json *model)
     PF_TRY(pf_json_get_bool(model, model->root, "fuse_unk", false, &r->t->bpe.fuse_unk, r->error));
     PF_TRY(pf_json_get_bool(model, model->root, "byte_fallback", false, &byte_fallback, r->error));
     r->t->bpe.unk_id = unk ? vocab_id(r, unk) : -1;
-    for (int b = 0; byte_fallback && b < 256; b++) {
-        char text[8];
-        snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
-        if (!r->is_byte_level)
-            r->t->bpe.byte_id[b] = vocab_id(r, text);
-        else if (r->t->bpe.byte_id[b] < 0)
+    if (byte_fallback && !r->is_byte_level) read_byte_ids(r);
+    for (int b = 0; byte_fallback && b < 256; b++)
+        if (r->t->bpe.byte_id[b] < 0 && r->is_byte_level)
             return pf_fail(
                 r->error, PF_UNSUPPORTED,
                 "%s: byte_fallback is true and the byte %d has no token in vocab, only false is known here then",
                 model->name, b);
-    }
     return PF_OK;
 }
 
-static pf_status read_model(reader *r)
+static pf_status read_bpe(reader *r, const pf_json *model, const json_t *node)
 {
     static const char *const known[] = { "type",
                                          "dropout",
@@ -297,20 +307,87 @@ static pf_status read_model(reader *r)
                                          "vocab",
                                          "merges",
                                          NULL };
+    PF_TRY(check_keys(r, node, "model", known));
+    PF_TRY(check_options(r, model));
+    PF_TRY(pf_json_get_bool(model, node, "ignore_merges", false, &r->t->ignore_merges, r->error));
+    PF_TRY(read_vocab(r, node));
+    PF_TRY(read_unknown(r, model));
+    return r->ranked ? pf_rank_merges_set(r->t, r->error) : read_merges(r, node);
+}
+
+/* --- Unigram --- */
+
+/* An item of the list: a text and its score. */
+static pf_status read_scored(reader *r, const json_t *item, int32_t id, pf_unigram_token *out)
+{
+    const json_t *text = json_array_get(item, 0), *score = json_array_get(item, 1);
+    if (json_array_size(item) != 2 || !pf_json_is_text(text) || !json_is_number(score))
+        return pf_fail(r->error, PF_FORMAT, "%s: model.vocab[%d] must be a text without NUL and its score",
+                       r->doc->name, id);
+    json_t *value = json_integer(id);
+    pf_status status = value ? read_token(r, json_string_value(text), value) : no_memory(r);
+    if (status == PF_OK && json_object_set_nocheck(r->vocab, json_string_value(text), value) != 0)
+        status = no_memory(r);
+    json_decref(value);
+    if (status != PF_OK) return status;
+    const pf_token *token = &r->t->tokens[id];
+    *out = (pf_unigram_token){
+        .text = token->bytes, .n_bytes = token->n_bytes, .score = json_number_value(score), .id = id
+    };
+    return PF_OK;
+}
+
+static pf_status make_unigram(reader *r, const json_t *list, pf_unigram_token *tokens, int32_t unk_id,
+                              bool byte_fallback)
+{
+    const int32_t n = (int32_t)json_array_size(list);
+    for (int b = 0; b < 256; b++) r->t->bpe.byte_id[b] = -1;
+    for (int32_t id = 0; id < n; id++) PF_TRY(read_scored(r, json_array_get(list, (size_t)id), id, &tokens[id]));
+    r->t->base_size = r->t->vocab_size;
+    r->n_vocab = n;
+    r->t->bpe.unk_id = unk_id;
+    if (byte_fallback) read_byte_ids(r);
+    const pf_status status =
+        pf_unigram_create(tokens, (size_t)n, unk_id, byte_fallback ? r->t->bpe.byte_id : NULL, &r->t->unigram);
+    if (status == PF_LIMIT) return pf_fail(r->error, PF_LIMIT, "%s: model.vocab is too long", r->doc->name);
+    return status == PF_OK ? PF_OK : no_memory(r);
+}
+
+static pf_status read_unigram(reader *r, const pf_json *model, const json_t *node)
+{
+    static const char *const known[] = { "type", "unk_id", "byte_fallback", "vocab", NULL };
+    const json_t *list = json_object_get(node, "vocab");
+    const size_t n = json_array_size(list);
+    int64_t unk_id = -1;
+    bool byte_fallback = false;
+    if (r->is_byte_level)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: type is Unigram behind ByteLevel, only BPE is known there",
+                       model->name);
+    if (!json_is_array(list) || n == 0 || n > PF_MAX_TOKEN_ID)
+        return pf_fail(r->error, PF_FORMAT, "%s: vocab must be a list of 1 to %d tokens", model->name, PF_MAX_TOKEN_ID);
+    PF_TRY(check_keys(r, node, "model", known));
+    PF_TRY(pf_json_get_int(model, node, "unk_id", false, 0, (int64_t)n - 1, &unk_id, r->error));
+    PF_TRY(pf_json_get_bool(model, node, "byte_fallback", false, &byte_fallback, r->error));
+    r->vocab = json_object();
+    pf_unigram_token *tokens = calloc(n, sizeof *tokens);
+    const pf_status status =
+        r->vocab && tokens ? make_unigram(r, list, tokens, (int32_t)unk_id, byte_fallback) : no_memory(r);
+    free(tokens);
+    return status;
+}
+
+static pf_status read_model(reader *r)
+{
     const json_t *node = json_object_get(r->doc->root, "model");
     const pf_json model = pf_json_within(r->doc, node, "model");
     const char *type = "BPE";
     if (!json_is_object(node))
         return pf_fail(r->error, PF_FORMAT, "%s: model is absent, expected an object", r->doc->name);
     PF_TRY(pf_json_get_string(&model, node, "type", false, &type, r->error));
-    if (strcmp(type, "BPE") != 0)
-        return pf_fail(r->error, PF_UNSUPPORTED, "%s: type is %.40s, only BPE is known here", model.name, type);
-    PF_TRY(check_keys(r, node, "model", known));
-    PF_TRY(check_options(r, &model));
-    PF_TRY(pf_json_get_bool(&model, node, "ignore_merges", false, &r->t->ignore_merges, r->error));
-    PF_TRY(read_vocab(r, node));
-    PF_TRY(read_unknown(r, &model));
-    return read_merges(r, node);
+    if (strcmp(type, "BPE") == 0) return read_bpe(r, &model, node);
+    if (strcmp(type, "Unigram") == 0) return read_unigram(r, &model, node);
+    return pf_fail(r->error, PF_UNSUPPORTED, "%s: type is %.40s, only BPE and Unigram are known here", model.name,
+                   type);
 }
 
 /* --- added tokens --- */
@@ -336,8 +413,7 @@ static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
  * tokens that were present before it. */
 static void begin_batch(reader *r)
 {
-    const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
-    r->next_added = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
+    r->next_added = r->last_added >= r->n_vocab ? r->last_added + 1 : r->n_vocab;
 }
 
 /* The id of a new added token: that of its text in the vocabulary, or the next free one. */
@@ -522,7 +598,7 @@ static pf_status decode_vocab(const reader *r)
     if (r->is_byte_level == r->t->decoder->is_byte_level) return PF_OK;
     const char *text;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value)
+    json_object_foreach(r->vocab, text, value)
     {
         pf_token *token = &r->t->tokens[json_integer_value(value)];
         if (!token->is_added) PF_TRY(decode_text(r, token, text, strlen(text)));
@@ -594,82 +670,13 @@ pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokeni
 {
     pf_tokenizer_config config = { .tokens = NULL };
     PF_TRY(pf_tokenizer_config_read(files, &config, error));
-    reader r = { .doc = files->tokenizer, .t = t, .last_added = -1, .error = error };
+    reader r = { .doc = files->tokenizer, .t = t, .last_added = -1, .ranked = files->ranked, .error = error };
     fill_byte_of(&r);
     const pf_status status = read_parts(&r, &config);
     for (size_t i = 0; i < r.n_added; i++) free(r.added[i].text);
     free(r.added);
+    json_decref(r.vocab);
     pf_searcher_destroy(r.searcher);
     pf_tokenizer_config_clear(&config);
-    return status;
-}
-
-/* Open a file that may be absent; then *out stays zeroed and *view NULL. */
-static pf_status open_optional(const char *directory, const char *name, pf_json *out, const pf_json **view,
-                               pf_error *error)
-{
-    char path[4096];
-    pf_error why = { 0 };
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    const pf_status status = pf_json_open(path, PF_MAX_TOKENIZER_CONFIG_BYTES, out, &why);
-    if (status == PF_OK) *view = out;
-    if (status != PF_OK && status != PF_UNAVAILABLE && error) *error = why;
-    return status == PF_UNAVAILABLE ? PF_OK : status;
-}
-
-static pf_status open_beside(const char *directory, pf_json documents[3], pf_tokenizer_files *files, pf_error *error)
-{
-    PF_TRY(open_optional(directory, "tokenizer_config.json", &documents[0], &files->config, error));
-    if (!pf_tokenizer_config_is_old(files->config)) return PF_OK;
-    PF_TRY(open_optional(directory, "special_tokens_map.json", &documents[1], &files->special_map, error));
-    return open_optional(directory, "added_tokens.json", &documents[2], &files->added, error);
-}
-
-/* Names the tokenizer that is there in another form, and how transformers converts it. */
-static pf_status fail_without_tokenizer_json(const char *directory, pf_error *error)
-{
-    static const char *const others[] = { "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
-                                          "tekken.json",     "vocab.json",   "vocab.txt" };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        char path[PF_FILE_PATH_BYTES];
-        if (pf_file_join(directory, others[i], path, NULL) != PF_OK || pf_file_is_absent(path)) continue;
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: there is no tokenizer.json, and %s is not read: transformers makes one of it, "
-                       "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
-                       directory, others[i]);
-    }
-    return pf_fail(error, PF_UNAVAILABLE, "%s: there is no tokenizer.json, nor another tokenizer", directory);
-}
-
-/* From the metadata of a GGUF file. */
-static pf_status read_gguf(const char *path, pf_tokenizer *t, pf_error *error)
-{
-    pf_gguf *file = NULL;
-    pf_json doc = { 0 };
-    const pf_tokenizer_files files = { .tokenizer = &doc };
-    PF_TRY(pf_gguf_open(path, &file, error));
-    pf_status status = pf_gguf_tokenizer_document(file, &doc, error);
-    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
-    pf_json_close(&doc);
-    pf_gguf_close(file);
-    return status;
-}
-
-pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error)
-{
-    if (pf_gguf_is_file(directory)) return read_gguf(directory, t, error);
-    char path[4096];
-    pf_json doc = { 0 }, beside[3] = { 0 };
-    pf_tokenizer_files files = { .tokenizer = &doc };
-    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", directory) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    const pf_status opened = pf_json_open(path, PF_MAX_TOKENIZER_BYTES, &doc, error);
-    if (opened == PF_UNAVAILABLE) return fail_without_tokenizer_json(directory, error);
-    if (opened != PF_OK) return opened;
-    pf_status status = open_beside(directory, beside, &files, error);
-    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
-    for (int i = 0; i < 3; i++) pf_json_close(&beside[i]);
-    pf_json_close(&doc);
     return status;
 }

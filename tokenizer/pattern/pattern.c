@@ -178,6 +178,11 @@ pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more)
     return PF_OK;
 }
 
+size_t pf_searcher_growth_left(const pf_searcher *searcher)
+{
+    return searcher->growth_left;
+}
+
 /* --- searching --- */
 
 pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range item)

@@ -56,6 +56,9 @@ const volatile bool *pf_searcher_cancel(const pf_searcher *searcher);
 /* Takes n_more bytes, about to be added to a text, from the budget. PF_LIMIT: fewer are left. */
 PF_MUST_USE pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more);
 
+/* How many bytes are left in the budget. */
+size_t pf_searcher_growth_left(const pf_searcher *searcher);
+
 /* *out: text [n_bytes, valid UTF-8] cut into matches and the ranges between them. An empty match counts, except right after
  * the previous match; an empty text has no ranges. PF_LIMIT: it takes too long. PF_NOMEM: also see above. */
 PF_MUST_USE pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text,

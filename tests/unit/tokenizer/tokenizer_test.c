@@ -311,7 +311,11 @@ static void unknown_parts_are_refused_by_name(void **state)
         pf_status status;
     } cases[] = {
         { { .top = "\"never\": 1," }, "never", PF_UNSUPPORTED },
-        { { .top = "\"normalizer\": {\"type\": \"Precompiled\"}," }, "Precompiled", PF_UNSUPPORTED },
+        { { .top = "\"normalizer\": {\"type\": \"Precompiled\"}," }, "precompiled_charsmap", PF_FORMAT },
+        { { .top = "\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA\"}," },
+          "Precompiled: precompiled_charsmap must",
+          PF_FORMAT },
+        { { .top = "\"normalizer\": {\"type\": \"BertNormalizer\"}," }, "BertNormalizer", PF_UNSUPPORTED },
         { { .top = "\"normalizer\": {\"type\": \"Sequence\"}," }, "normalizers", PF_FORMAT },
         { { .top = "\"post_processor\": {\"type\": \"Never\"}," }, "Never", PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"b\", 98]}," },

@@ -168,18 +168,28 @@ FILTER(wordcount)
     return pf_jinja_int((int64_t)size_of(run, &words));
 }
 
+/* Whether no width or precision of a "%" format is so long that its text would be cut. */
+static bool is_short(const char *spec, size_t n)
+{
+    enum { MOST = 300 };
+    int32_t number = 0;
+    for (size_t i = 0; i < n && number <= MOST; i++)
+        number = spec[i] >= '0' && spec[i] <= '9' ? number * 10 + (spec[i] - '0') : 0;
+    return number <= MOST && n <= 12;
+}
+
 /* One conversion of a "%" format, `spec` from "%" to its letter, by snprintf. */
 static void add_formatted(pf_jinja_run *run, pf_jinja_builder *b, const char *spec, size_t n, const pf_jinja_value *v)
 {
-    char format[32], out[400];
+    char format[32], out[1000]; /* a real of 309 digits, and 300 behind the point */
     const char letter = spec[n - 1];
     if (letter == 's' || letter == 'r') {
         const pf_jinja_text shown = pf_jinja_str(run->heap, v);
         pf_jinja_add(run->heap, b, shown.data, shown.n);
         return;
     }
-    if (!pf_jinja_is_number(v) || n > 12) {
-        pf_jinja_fail(run->heap, PF_INVALID, "%%%c takes a number", letter);
+    if (!pf_jinja_is_number(v) || !is_short(spec, n - 1)) {
+        pf_jinja_fail(run->heap, PF_INVALID, "%%%c takes a number, and a width of at most three digits", letter);
         return;
     }
     const bool is_integer = strchr("dixXo", letter) != NULL;
@@ -283,11 +293,22 @@ FILTER(absolute)
                                        : pf_jinja_int(pf_jinja_integer_of(of));
 }
 
+/* By its exact decimal digits, as Python does: 2.675 is less than it looks. */
+static pf_jinja_value rounded(double real, int digits)
+{
+    char text[700];
+    snprintf(text, sizeof text, "%.*f", digits, real);
+    return pf_jinja_real(strtod(text, NULL));
+}
+
 FILTER(to_round)
 {
     if (!pf_jinja_is_number(of)) return fail(run, of, "round");
     const int64_t digits = pf_jinja_integer_argument(args, 0, "precision", 0);
     const pf_jinja_text method = text(run, args, 1, "method");
+    const bool is_common = method.n == 0 || pf_jinja_text_is(method, "common");
+    if (of->kind != PF_JINJA_FLOAT && is_common && digits >= 0) return pf_jinja_int(pf_jinja_integer_of(of));
+    if (is_common && digits >= 0 && digits <= 300) return rounded(pf_jinja_real_of(of), (int)digits);
     const double factor = pow(10.0, (double)(digits < -300 ? -300 : digits > 300 ? 300 : digits));
     const double scaled = pf_jinja_real_of(of) * factor;
     if (pf_jinja_text_is(method, "ceil")) return pf_jinja_real(ceil(scaled) / factor);
@@ -533,12 +554,18 @@ static pf_jinja_arguments behind(const pf_jinja_arguments *args, size_t i)
     return rest;
 }
 
+/* What these filters go through: of a value that is false, None too, nothing. */
+static pf_jinja_value chosen_from(pf_jinja_run *run, const pf_jinja_value *of)
+{
+    return pf_jinja_is_true(of) ? pf_jinja_items(run, of) : new_list(run);
+}
+
 /* Items for which a test holds, or does not; of an attribute, or of themselves. Without a test: those that are true. */
 static pf_jinja_value choose(pf_jinja_run *run, const pf_jinja_value *of, const pf_jinja_arguments *args,
                              bool by_attribute, bool wanted)
 {
     const size_t i_test = by_attribute ? 1 : 0;
-    const pf_jinja_value items = pf_jinja_items(run, of), *test = args->n > i_test ? &args->items[i_test] : NULL;
+    const pf_jinja_value items = chosen_from(run, of), *test = args->n > i_test ? &args->items[i_test] : NULL;
     const pf_jinja_arguments rest = behind(args, i_test + 1);
     pf_jinja_value list = new_list(run);
     if ((by_attribute && args->n == 0) || (test != NULL && test->kind != PF_JINJA_STRING))
@@ -571,7 +598,7 @@ FILTER(rejectattr)
 
 FILTER(map)
 {
-    const pf_jinja_value items = pf_jinja_items(run, of);
+    const pf_jinja_value items = chosen_from(run, of);
     const pf_jinja_value *attribute = pf_jinja_argument(args, SIZE_MAX, "attribute");
     const pf_jinja_value *otherwise = pf_jinja_argument(args, SIZE_MAX, "default");
     const pf_jinja_arguments rest = behind(args, 1);

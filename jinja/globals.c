@@ -37,6 +37,7 @@ FUNCTION(strftime_now)
 
 FUNCTION(range)
 {
+    enum { LONGEST = 100000 };
     int64_t bounds[3] = { 0, 0, 1 };
     (void)self;
     for (size_t i = 0; i < args->n && i < 3; i++)
@@ -47,8 +48,11 @@ FUNCTION(range)
         pf_jinja_fail(run->heap, PF_INVALID, "range() takes an end, or a begin, an end and a step that is not 0");
         return list;
     }
-    for (int64_t i = begin; pf_jinja_is_well(run->heap) && (step > 0 ? i < end : i > end); i += step)
+    for (int64_t i = begin; pf_jinja_is_well(run->heap) && (step > 0 ? i < end : i > end); i += step) {
+        if (list.as.list->n == LONGEST)
+            pf_jinja_fail(run->heap, PF_LIMIT, "range() has more than %d items, the most in Jinja's sandbox", LONGEST);
         pf_jinja_push(run->heap, &list, pf_jinja_int(i));
+    }
     return list;
 }
 

@@ -288,6 +288,102 @@ METHOD(zfill)
     return pf_jinja_string((pf_jinja_text){ b.data, b.n });
 }
 
+/* A text in a field of `width` characters: at its left (side -1), at its right (1), or in its middle. */
+static pf_jinja_value pad(pf_jinja_run *run, const pf_jinja_value *self, const pf_jinja_arguments *args, int side)
+{
+    const int64_t width = pf_jinja_integer_argument(args, 0, "width", 0);
+    const pf_jinja_value *given = pf_jinja_argument(args, 1, "fillchar");
+    const pf_jinja_text fill = given != NULL && given->kind == PF_JINJA_STRING ? given->as.text : PF_JINJA_TEXT(" ");
+    const int64_t missing = width - (int64_t)pf_jinja_characters(self->as.text);
+    if (pf_jinja_characters(fill) != 1) return fail_argument(run, "center", "a fill of one character");
+    if (missing <= 0) return *self;
+    const int64_t left = side < 0 ? 0 : side > 0 ? missing : missing / 2 + (missing & width & 1);
+    pf_jinja_builder b = { .n = 0 };
+    for (int64_t i = 0; i <= missing && pf_jinja_step(run->heap, 1); i++) {
+        if (i == left) pf_jinja_add(run->heap, &b, self->as.text.data, self->as.text.n);
+        if (i < missing) pf_jinja_add(run->heap, &b, fill.data, fill.n);
+    }
+    return pf_jinja_string((pf_jinja_text){ b.data, b.n });
+}
+METHOD(ljust)
+{
+    return pad(run, self, args, -1);
+}
+METHOD(center)
+{
+    return pad(run, self, args, 0);
+}
+METHOD(rjust)
+{
+    return pad(run, self, args, 1);
+}
+
+/* ("before", part, "behind"); where `part` is nowhere, all is before it, or behind. */
+static pf_jinja_value cut(pf_jinja_run *run, const pf_jinja_value *self, const pf_jinja_arguments *args, bool last)
+{
+    pf_jinja_text part, text = self->as.text;
+    if (!text_argument(run, args, 0, "sep", "partition", &part)) return pf_jinja_none();
+    if (part.n == 0) return fail_argument(run, "partition", "a text that is not empty");
+    pf_jinja_value list = pf_jinja_new_list(run->heap, PF_JINJA_TUPLE);
+    const size_t at = last ? find_last(run, text, part, text.n) : pf_jinja_find(run->heap, text, part, 0);
+    if (!pf_jinja_is_well(run->heap)) return list;
+    const bool found = at < text.n;
+    const size_t begin = found ? at : last ? 0 : text.n, end = found ? at + part.n : begin;
+    push_text(run, &list, text, 0, begin);
+    push_text(run, &list, text, begin, end);
+    push_text(run, &list, text, end, text.n);
+    return list;
+}
+METHOD(partition)
+{
+    return cut(run, self, args, false);
+}
+METHOD(rpartition)
+{
+    return cut(run, self, args, true);
+}
+
+/* What a field of str.format() names: "", a number, or a keyword. NULL: nothing, and a failure. */
+static const pf_jinja_value *field_of(pf_jinja_run *run, const pf_jinja_arguments *args, pf_jinja_text name,
+                                      size_t *next)
+{
+    size_t index = 0, n_digits = 0;
+    while (n_digits < name.n && n_digits < 6 && name.data[n_digits] >= '0' && name.data[n_digits] <= '9')
+        index = index * 10 + (size_t)(name.data[n_digits++] - '0');
+    for (size_t i = 0; name.n > 0 && i < args->n_named; i++)
+        if (pf_jinja_texts_equal(args->names[i], name)) return &args->named[i];
+    if (n_digits == name.n) {
+        if (name.n == 0) index = (*next)++;
+        if (index < args->n) return &args->items[index];
+    }
+    fail_argument(run, "format", "as many values as its fields name, each a number or a name alone");
+    return NULL;
+}
+METHOD(format)
+{
+    const pf_jinja_text text = self->as.text;
+    pf_jinja_builder b = { .n = 0 };
+    size_t next = 0;
+    for (size_t i = 0; i < text.n && pf_jinja_step(run->heap, 1); i++) {
+        const char c = text.data[i];
+        const bool is_brace = c == '{' || c == '}';
+        const bool is_twice = is_brace && i + 1 < text.n && text.data[i + 1] == c;
+        if (!is_brace || is_twice) {
+            pf_jinja_add(run->heap, &b, &c, 1);
+            i += is_twice;
+            continue;
+        }
+        const size_t end = pf_jinja_find(run->heap, text, PF_JINJA_TEXT("}"), i);
+        if (c == '}' || end >= text.n) return fail_argument(run, "format", "braces that are closed, or written twice");
+        const pf_jinja_value *v = field_of(run, args, (pf_jinja_text){ text.data + i + 1, end - i - 1 }, &next);
+        if (v == NULL) break;
+        const pf_jinja_text shown = pf_jinja_str(run->heap, v);
+        pf_jinja_add(run->heap, &b, shown.data, shown.n);
+        i = end;
+    }
+    return pf_jinja_string((pf_jinja_text){ b.data, b.n });
+}
+
 /* Whether all characters, of one at least, are of a class. */
 typedef bool class_fn(int32_t code);
 
@@ -442,6 +538,12 @@ static const method OF_TEXTS[] = {
     { "count", text_count },
     { "join", join },
     { "zfill", zfill },
+    { "ljust", ljust },
+    { "center", center },
+    { "rjust", rjust },
+    { "partition", partition },
+    { "rpartition", rpartition },
+    { "format", format },
     { "isdigit", text_is_digit },
     { "isnumeric", text_is_digit },
     { "isdecimal", text_is_digit },

@@ -144,6 +144,34 @@ j
 {{ (1 + 2 }}
 ---
 {{ 1 is string }}
+---
+{{ none | selectattr('a') | list }}{{ none | map('upper') | list }}{{ 0 | select | list }}{{ undefined_thing | reject('odd') | list }}
+---
+{{ range(100000) | length }}
+---
+{{ range(100001) | length }}
+---
+{{ range(-5, 100000, 2) | length }} {{ range(10, 0, -3) | list }} {{ range(0) | list }}
+---
+{{ 3 | round }} {{ true | round }} {{ 3 | round(1) }} {{ 3 | round(0, 'ceil') }} {{ 2.5 | round }} {{ 2.675 | round(2) }}
+---
+{{ 'a'.center(5, '*') }} {{ 'ab'.center(5) }} {{ 'a'.center(4, 'é') }} {{ 'a'.ljust(3) }}| {{ 'a'.rjust(3, '0') }} {{ 'abc'.center(2) }}
+---
+{{ 'a'.center(5, '**') }}
+---
+{{ 'a.b.c'.partition('.') }} {{ 'a.b.c'.rpartition('.') }} {{ 'abc'.partition('x') }} {{ 'abc'.rpartition('x') }} {{ u.partition('ß')[2] }}
+---
+{{ 'abc'.partition('') }}
+---
+{{ '{} {}: {{x}} {a}'.format(1, 'b', a=none) }} {{ '{1}{0}'.format('a', 'b') }} {{ 'x'.format() }} {{ '{0}{0}'.format([1]) }}
+---
+{{ '{}'.format() }}
+---
+{{ '{'.format(1) }}
+---
+{{ '}'.format(1) }}
+---
+{{ '%300d|%-3d|%.3f|%+d' % (1, 2, 2.5, 3) }}
 '''
 
 

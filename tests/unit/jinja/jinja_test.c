@@ -80,6 +80,21 @@ static void a_template_ends_within_its_limits(void **state)
         "{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
         PF_LIMIT, "deep");
     assert_refused("{{ 'a' * 999999999 }}", PF_LIMIT, "");
+    assert_refused("{{ range(10 ** 9) }}", PF_LIMIT, "100000 items");
+    assert_refused("{% for a in range(9) %}{{ '%999999999d' % a }}{% endfor %}", PF_INVALID, "three digits");
+    assert_refused("{{ 'a'.center(999999999) }}", PF_LIMIT, "");
+    assert_refused(
+        "{% set ns = namespace(s='ab') %}{% for a in range(99) %}{% set ns.s = ns.s.replace('a', 'aa').replace("
+        "'b', 'abab') %}{% endfor %}",
+        PF_LIMIT, "");
+    assert_refused("{% macro f(x) %}{{ g(x) }}{% endmacro %}{% macro g(x) %}{{ f([x]) }}{% endmacro %}{{ f(1) }}",
+                   PF_LIMIT, "deep");
+    assert_refused("{% for a in range(99999) %}{{ 'abcdefghij' * 1000 }}{% endfor %}", PF_LIMIT, "MiB");
+    assert_refused("{% for a in range(9999) %}{{ range(9999) | map('string') | join | length }}{% endfor %}", PF_LIMIT,
+                   "");
+    assert_refused("{% for a in range(99999) %}{{ range(99999) | tojson | length }}{% endfor %}", PF_LIMIT, "");
+    assert_refused("{% for a in range(99999) %}{{ range(99999) | sort(reverse=true) | first }}{% endfor %}", PF_LIMIT,
+                   "");
     assert_refused("{{ 9223372036854775807 + 1 }}", PF_LIMIT, "64 bits");
     assert_refused("{{ 99999999999999999999 }}", PF_LIMIT, "too large");
 }

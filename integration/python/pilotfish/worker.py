@@ -1,0 +1,141 @@
+"""Starts the installed `pilotfish` binary as a draft worker, and starts it again when it ends.
+
+The binary is the one that the environment variable PILOTFISH_BINARY names, else `pilotfish` in PATH. As a program, the console
+script `pilotfish-worker` is `pilotfish worker` with the same arguments.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from types import TracebackType
+from typing import Mapping, NoReturn, Optional, Union
+
+log = logging.getLogger("pilotfish")
+_RESTART_S = (0.5, 2.0, 10.0)   # before a new start, by how many starts failed in a row
+
+
+def find_binary() -> str:
+    """The path of the binary; FileNotFoundError says where it was looked for."""
+    named = os.environ.get("PILOTFISH_BINARY")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise FileNotFoundError(f"PILOTFISH_BINARY is {named}, which is not an executable file")
+        return named
+    found = shutil.which("pilotfish")
+    if found is None:
+        raise FileNotFoundError("there is no pilotfish in PATH, and PILOTFISH_BINARY names none: install the binary with "
+                                "`./dev install` in Pilotfish's source tree")
+    return found
+
+
+def _arguments(options: Mapping[str, object]) -> list[str]:
+    """Options as the command line has them: {"max_sequences": 64, "strict": True} is --max-sequences 64 --strict."""
+    words: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+class Worker:
+    """A worker process of this program, on a unix socket in a folder of its own. It ends with the program.
+
+    `model` is the draft: a Hugging Face directory, a GGUF file or org/name from the local cache. `options` are those of
+    `pilotfish worker`: cores="0-3", threads=4, dtype="int8", head="screened", max_sequences=64, ... A worker that ends is
+    started again: after 0.5 s at first, and 10 s later.
+    """
+
+    def __init__(self, model: Union[str, os.PathLike[str]], **options: object) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pilotfish-")
+        self.address = f"unix:{self._folder.name}/worker.sock"
+        self._command = [find_binary(), "worker", "--model", str(model), "--listen", self.address, *_arguments(options)]
+        self._closing = threading.Event()
+        self._ready = threading.Event()
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._supervise, name="pilotfish-worker", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now, or ran last."""
+        return self._process.pid
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Waits until the worker accepts connections; False where it does not by then."""
+        return self._ready.wait(timeout_s)
+
+    def close(self) -> None:
+        """Ends the process: by SIGTERM, and by SIGKILL after 5 s."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        atexit.unregister(self.close)
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join(5.0)
+        self._folder.cleanup()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}   # an engine's own OpenMP
+        return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment)
+
+    def _supervise(self) -> None:
+        n_failed = 0
+        while True:
+            output = self._process.stdout
+            assert output is not None
+            with output:
+                if output.readline().startswith(b"ready "):
+                    self._ready.set()
+                    n_failed = 0
+                output.read()     # until the process ends
+            status = self._process.wait()
+            self._ready.clear()
+            if self._closing.is_set():
+                return
+            n_failed += 1
+            delay = _RESTART_S[min(n_failed, len(_RESTART_S)) - 1]
+            log.warning("the worker ended with status %d; it is started again in %.1f s", status, delay)
+            if self._closing.wait(delay):
+                return
+            self._process = self._start()
+            if self._closing.is_set():
+                self._process.kill()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+def main() -> NoReturn:
+    """The console script: becomes `pilotfish worker ARGUMENTS`."""
+    try:
+        binary = find_binary()
+    except FileNotFoundError as error:
+        print(f"pilotfish-worker: {error}", file=sys.stderr)
+        sys.exit(1)
+    os.execv(binary, [binary, "worker", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

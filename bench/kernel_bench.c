@@ -224,7 +224,7 @@ static pf_status measure(bench *b, pf_work work)
 
 static bool is_wanted(const bench *b, const pf_kernel *kernel)
 {
-    if (!pf_kernel_is_usable(&b->kernels, kernel)) return false;
+    if (!pf_kernel_is_usable(&b->kernels, kernel) || kernel->op == PF_OP_GEMM_EXACT) return false;
     if (b->options->op != PF_N_OPS && kernel->op != b->options->op) return false;
     if (b->options->format != PF_N_FORMATS && (kernel->op != PF_OP_GEMM || kernel->format != b->options->format))
         return false;

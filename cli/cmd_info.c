@@ -70,7 +70,7 @@ static pf_status default_threading_json(pf_threading threading, const pf_topolog
 /* What a kernel is for, besides its operation: "bf16", or "int4-g128 x int8", weights times activations. */
 static const char *task_name(const pf_kernel *k, char *out, size_t capacity)
 {
-    if (k->op != PF_OP_GEMM) return pf_type_name(k->type);
+    if (k->op != PF_OP_GEMM && k->op != PF_OP_GEMM_EXACT) return pf_type_name(k->type);
     const pf_format_info *format = pf_format_get(k->format);
     if (format->bits >= 16) return format->name;
     snprintf(out, capacity, "%s x %s", format->name, pf_act_name(k->act));

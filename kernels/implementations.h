@@ -43,6 +43,8 @@ pf_gemm_multiply_fn pf_gemm_bf16_12_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_amx_ref; /* the amx class, on what pf_gemm_pack_bf16_ref packed: for tests alone */
 pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
 pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
+pf_gemm_pack_fn pf_gemm_pack_exact_ref;
+pf_gemm_multiply_fn pf_gemm_exact_ref;
 pf_rmsnorm_fn pf_rmsnorm_f32_ref;
 pf_layernorm_fn pf_layernorm_f32_ref;
 pf_rope_fn pf_rope_f32_ref;
@@ -77,6 +79,9 @@ pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx2; /* for weights of 8 bits */
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4, and for VNNI */
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avxvnni;
+pf_gemm_pack_fn pf_gemm_pack_exact_avx2; /* groups of others */
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_exact_avx2;
+pf_gemm_multiply_fn pf_gemm_exact_avx2;
 pf_gemm_widen_fn pf_gemm_widen_avx2;
 pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
@@ -135,6 +140,9 @@ pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_channel_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_asym_channel_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int8_int8_avx512vnni;
+pf_gemm_pack_fn pf_gemm_pack_exact_avx512vnni;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_exact_avx512vnni;
+pf_gemm_multiply_fn pf_gemm_exact_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_g32_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_g128_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_channel_int8_avx512vnni;

@@ -28,6 +28,7 @@
 
 typedef enum {
     PF_OP_GEMM,
+    PF_OP_GEMM_EXACT, /* of PF_FORMAT_EXACT: each matrix has its own groups */
     PF_OP_PACK_WEIGHTS,
     PF_OP_RMSNORM,
     PF_OP_LAYERNORM,
@@ -87,7 +88,7 @@ typedef struct {
 typedef struct {
     pf_isa isa;
     uint32_t features; /* of the machine */
-    pf_gemm gemm[PF_N_FORMATS][PF_N_ACTS];
+    pf_gemm gemm[PF_N_ALL_FORMATS][PF_N_ACTS];
     pf_gemm_pack_weights_fn *pack_weights;
     pf_rmsnorm_fn *rmsnorm;
     pf_layernorm_fn *layernorm;
@@ -104,7 +105,7 @@ typedef struct {
     pf_rescore_fn *rescore;
     pf_bounds bounds;
     const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but those below; NULL where there is none */
-    const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS];                               /* of products */
+    const pf_kernel *chosen_gemm[PF_N_ALL_FORMATS][PF_N_ACTS];                           /* of products */
     const pf_kernel *chosen_gated[PF_N_ACTIVATIONS], *chosen_activate[PF_N_ACTIVATIONS]; /* of activations */
 } pf_kernels;
 

@@ -15,11 +15,13 @@
 #define ATTN_TDPBF16   "bf16 pairs, even and odd apart in 32 of d or positions, denormals flushed"
 #define ROUNDING       "rounding to the format"
 #define EXACT          "exact integers"
+#define BLOCK_SUMS     "exact integers of 32 of k, one fma chain over these"
 
 #define PANELS_F32     "panels of 32 columns, k by k"
 #define PANELS_BF16    "panels of 32 columns, k pair by k pair"
 #define PANELS_BF16_12 "panels of 32 columns, k pair by k pair, twelve bits a weight"
 #define PANELS_INTS    "panels of 32 columns, four k by four k"
+#define PANELS_GROUPS  "panels of 32 columns, groups of the file"
 
 static const pf_kernel table[] = {
 #define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY, ...)         \
@@ -55,6 +57,19 @@ static const pf_kernel table[] = {
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
         GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__),                         \
         GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
+/* Groups of others, whatever they are. */
+#define GEMM_EXACT(ISA, FEATURES, TILE, ROWS, COLUMNS, SUFFIX)                                                   \
+    {                                                                                                            \
+        .op = PF_OP_GEMM_EXACT, .format = PF_FORMAT_EXACT, .act = PF_ACT_INT8, .isa = ISA, .features = FEATURES, \
+        .name = "pf_gemm_exact_" #SUFFIX, .tile = TILE, .packing = PANELS_GROUPS, .arithmetic = BLOCK_SUMS,      \
+        .fn.gemm = {                                                                                             \
+            .tile_rows = ROWS,                                                                                   \
+            .pack = pf_gemm_pack_exact_##SUFFIX,                                                                 \
+            .pack_columns = COLUMNS,                                                                             \
+            .packed_value_bytes = 2,                                                                             \
+            .multiply = pf_gemm_exact_##SUFFIX,                                                                  \
+        }                                                                                                        \
+    }
 /* All that an instruction set multiplies as pairs of bf16, its functions named after it; PLAIN: the tile of bf16 itself. */
 #define GEMM_PAIRS(ISA, SUFFIX, PLAIN, TILE, ROWS, CLASS)                                                            \
     GEMM(BF16, ISA, PLAIN, ROWS, PANELS_BF16, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX, \
@@ -107,6 +122,8 @@ static const pf_kernel table[] = {
               pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
     GEMM_INT4(BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
+
+    GEMM_EXACT(PF_ISA_SCALAR, 0, "1x32", 1, NULL, ref),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights_ref),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
@@ -207,6 +224,7 @@ const char *pf_op_name(pf_op op)
 {
     static const char *const names[PF_N_OPS] = {
         [PF_OP_GEMM] = "gemm",
+        [PF_OP_GEMM_EXACT] = "gemm_exact",
         [PF_OP_PACK_WEIGHTS] = "pack_weights",
         [PF_OP_RMSNORM] = "rmsnorm",
         [PF_OP_LAYERNORM] = "layernorm",
@@ -238,7 +256,8 @@ const char *pf_activation_name(pf_activation activation)
 static const pf_kernel **place_of(pf_kernels *out, const pf_kernel *kernel)
 {
     switch (kernel->op) {
-    case PF_OP_GEMM: return &out->chosen_gemm[kernel->format][kernel->act];
+    case PF_OP_GEMM:
+    case PF_OP_GEMM_EXACT: return &out->chosen_gemm[kernel->format][kernel->act];
     case PF_OP_GATED: return &out->chosen_gated[kernel->activation];
     case PF_OP_ACTIVATE: return &out->chosen_activate[kernel->activation];
     default: return &out->chosen[kernel->op][kernel->type];
@@ -255,7 +274,8 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     *place_of(out, kernel) = kernel;
     switch (kernel->op) {
     case PF_OP_PACK_WEIGHTS: out->pack_weights = kernel->fn.pack_weights; break;
-    case PF_OP_GEMM: out->gemm[kernel->format][kernel->act] = kernel->fn.gemm; break;
+    case PF_OP_GEMM:
+    case PF_OP_GEMM_EXACT: out->gemm[kernel->format][kernel->act] = kernel->fn.gemm; break;
     case PF_OP_RMSNORM: out->rmsnorm = kernel->fn.rmsnorm; break;
     case PF_OP_LAYERNORM: out->layernorm = kernel->fn.layernorm; break;
     case PF_OP_ROPE: out->rope = kernel->fn.rope; break;

@@ -20,6 +20,10 @@
  * A row of int8 activations shares a scale: sa = max |a| / 127,  qa = a / sa to the nearest integer (gemm.h has it to the
  * bit). The product of integers is exact, so it is the same on every instruction set.
  * With bf16 activations an integer weight is what it stands for, rounded to bf16.
+ *
+ * The format `exact` holds weights that others have quantised in groups with scales of their own, without a second rounding:
+ * GGUF blocks, GPTQ, AWQ. Nothing is rounded to it, so it stands outside of PF_N_FORMATS. Each matrix has its own groups
+ * (pf_group_format); all share one form of activations, int8 with a scale for every 32 values of k.
  */
 #ifndef PF_KERNELS_GEMM_FORMAT_H
 #define PF_KERNELS_GEMM_FORMAT_H
@@ -38,7 +42,9 @@ typedef enum {
     PF_FORMAT_INT4_ASYM_G32,
     PF_FORMAT_INT4_ASYM_G128,
     PF_FORMAT_INT4_ASYM_CHANNEL,
-    PF_N_FORMATS
+    PF_N_FORMATS,                   /* of those that numbers are rounded to or kept in */
+    PF_FORMAT_EXACT = PF_N_FORMATS, /* groups of others */
+    PF_N_ALL_FORMATS
 } pf_format;
 
 typedef enum {
@@ -56,6 +62,56 @@ typedef struct {
     bool has_zeros;   /* asymmetric */
     pf_act act;       /* the default */
 } pf_format_info;
+
+/* How the scales of groups are stored. */
+typedef enum {
+    PF_GROUP_SCALES_F16,
+    PF_GROUP_SCALES_BF16,
+    PF_GROUP_SCALES_F32,
+    PF_GROUP_SCALES_SUPER, /* an integer of -128 .. 127 a group, times an F16 scale for every 256 values */
+} pf_group_scales;
+
+/* What is added to q * s. */
+typedef enum {
+    PF_GROUP_SYMMETRIC, /* nothing: s * q of 8 bits, s * (q - 8) of 4 */
+    PF_GROUP_ZERO,      /* an integer zero point a group: s * (q - z) */
+    PF_GROUP_MINIMUM,   /* a minimum a group: s * q + m, of SUPER s * q - m */
+} pf_group_offset;
+
+/* The groups of a matrix in PF_FORMAT_EXACT. A row is cut at the multiples of the group; the last may be short. */
+typedef struct {
+    int32_t bits;           /* 8: q in -128 .. 127; 4: q in 0 .. 15 */
+    int32_t group;          /* values of k: 16, 32, 64, 128, 256; 0: the whole row */
+    pf_group_scales scales; /* of SUPER a group is 16 or 32 */
+    pf_group_offset offset; /* stored as the scales are; of SUPER none or a minimum */
+} pf_group_format;
+
+enum { PF_GROUP_SUPER_VALUES = 256 }; /* that share the F16 scales of PF_GROUP_SCALES_SUPER */
+
+/* Values [k, k + n) of a row in groups, k a multiple of 256 and n at most 256. Every number is exactly what the file has, NaN and
+ * infinities too. Groups are those of these values, in order. */
+typedef struct {
+    int8_t q[PF_GROUP_SUPER_VALUES];         /* in the range of pf_group_format.bits */
+    float scale[PF_GROUP_SUPER_VALUES / 16]; /* s; of SUPER its integer */
+    float offset[PF_GROUP_SUPER_VALUES /
+                 16];                /* z, 0 .. 255 and an integer, or m; of SUPER its integer. SYMMETRIC: unused */
+    float super_scale, super_offset; /* what those integers are multiplied with; else unused */
+} pf_group_piece;
+
+/* Which of the groups of a piece has its value i. */
+static inline int32_t pf_group_of(const pf_group_format *groups, int32_t i)
+{
+    return groups->group == 0 ? 0 : i / groups->group;
+}
+
+/* A format that holds matrices of both exactly, so that they can be stacked: the smaller group, the wider numbers. */
+pf_group_format pf_group_format_of_both(const pf_group_format *a, const pf_group_format *b);
+
+bool pf_group_format_is_equal(const pf_group_format *a, const pf_group_format *b);
+
+/* "4 bits in groups of 32, f16 scales and minima": into `out`. */
+enum { PF_GROUP_NAME_BYTES = 80 };
+void pf_group_format_name(const pf_group_format *groups, char out[PF_GROUP_NAME_BYTES]);
 
 /* A static table's row. */
 const pf_format_info *pf_format_get(pf_format format);

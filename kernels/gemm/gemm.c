@@ -1,6 +1,7 @@
 /* Sizes, and what packed rows stand for: what all implementations of the product share. */
 #include "kernels/cpu.h"
 #include "kernels/gemm/layout_bf16_12.h"
+#include "kernels/gemm/layout_exact.h"
 #include "kernels/gemm/layout_int.h"
 
 pf_fetch pf_fetch_of(uint32_t features)
@@ -31,6 +32,33 @@ pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_w
     *out = (pf_gemm_weights){
         .format = format, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes
     };
+    *bytes = total;
+    return PF_OK;
+}
+
+static bool are_groups(const pf_group_format *g)
+{
+    const bool is_super = g->scales == PF_GROUP_SCALES_SUPER;
+    const bool is_power = g->group >= 16 && g->group <= PF_GROUP_SUPER_VALUES && (g->group & (g->group - 1)) == 0;
+    if (g->bits != 4 && g->bits != 8) return false;
+    if ((unsigned)g->scales > PF_GROUP_SCALES_SUPER || (unsigned)g->offset > PF_GROUP_MINIMUM) return false;
+    if (is_super) return (g->group == 16 || g->group == 32) && g->offset != PF_GROUP_ZERO;
+    return g->group == 0 || is_power;
+}
+
+pf_status pf_gemm_plan_exact(const pf_group_format *groups, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
+{
+    if (n <= 0 || k <= 0 || !are_groups(groups)) return PF_INVALID;
+    const size_t n_panels = ((size_t)n + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL;
+    const size_t panel_bytes = pf_exact_layout_of(groups, k).panel_bytes;
+    size_t total;
+    if (!pf_size_mul(panel_bytes, n_panels, &total)) return PF_LIMIT;
+    *out = (pf_gemm_weights){ .format = PF_FORMAT_EXACT,
+                              .n = n,
+                              .k = k,
+                              .n_panels = (int32_t)n_panels,
+                              .panel_bytes = panel_bytes,
+                              .groups = *groups };
     *bytes = total;
     return PF_OK;
 }
@@ -76,6 +104,12 @@ static void unpack_integers(const pf_gemm_weights *w, const uint8_t *panel, int3
         out[k] = (float)pf_gemm_integer(&l, panel, j, k) * pf_gemm_scale(panel, j);
 }
 
+static void unpack_exact(const pf_gemm_weights *w, const uint8_t *panel, size_t j, float *out)
+{
+    const pf_exact_layout l = pf_exact_layout_of(&w->groups, w->k);
+    for (size_t k = 0; k < (size_t)w->k; k++) out[k] = pf_exact_value(&l, panel, j, k);
+}
+
 static void unpack_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t j, float *out)
 {
     const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
@@ -100,6 +134,8 @@ void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out)
         for (size_t k = 0; k < n_values; k++) out[k] = pf_bf16_to_f32(values[(k / 2 * PF_GEMM_PANEL + j) * 2 + k % 2]);
     } else if (w->format == PF_FORMAT_BF16_12) {
         unpack_bf16_12(w, n / PF_GEMM_PANEL, j, out);
+    } else if (w->format == PF_FORMAT_EXACT) {
+        unpack_exact(w, panel, j, out);
     } else {
         unpack_integers(w, panel, (int32_t)j, out);
     }
@@ -145,6 +181,13 @@ static void unpack_block_integers(const pf_gemm_weights *w, const uint8_t *panel
             *out++ = (float)pf_gemm_integer(&l, panel, j, k + i) * pf_gemm_scale(panel, j);
 }
 
+static void unpack_block_exact(const pf_gemm_weights *w, const uint8_t *panel, size_t k, size_t n, float *out)
+{
+    const pf_exact_layout l = pf_exact_layout_of(&w->groups, w->k);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < PF_GEMM_PANEL; j++) *out++ = pf_exact_value(&l, panel, j, k + i);
+}
+
 void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block, float *out)
 {
     const uint8_t *at = (const uint8_t *)w->panels + (size_t)panel * w->panel_bytes;
@@ -158,6 +201,8 @@ void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block
         unpack_block_bf16_12(w, panel, (size_t)block, n, out);
     else if (w->format == PF_FORMAT_INT8)
         unpack_block_int8(w, at, k, n, out);
+    else if (w->format == PF_FORMAT_EXACT)
+        unpack_block_exact(w, at, k, n, out);
     else
         unpack_block_integers(w, at, k, n, out);
 }

@@ -14,6 +14,8 @@
  *   asym   behind the scales 32 bytes z, one a column, and 32 that mean nothing
  *   groups before the steps of each two groups 64 bytes m << 4 | z, one a column for either (layout_int.h)
  *
+ *   exact  blocks of 32 values of k, the scales of their groups among them (layout_exact.h)
+ *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
  * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes.
  * bf16-12 holds the bits of bf16, and its products are those of bf16 below AMX, bit for bit; on AMX they are those of
@@ -51,7 +53,10 @@
  *   integer weights with bf16 activations: the bf16 or amx class on weights that are bf16((q - z) * m * s), the integer
  *                times s in f32 rounded once, to nearest, ties to even; q - z is q in int8, q - 8 in int4-channel. A value
  *                that fills the last pair is weighed like any other, times an activation of +0
- * A row of int8 activations: x = max |a|, sa = x / 127, qa = round(a * (127 / x)), all in f32.
+ *   exact class  activations are rounded by blocks of 32 of k. c = 0; for each block in order, of groups of 16 each half of it:
+ *                i = sum of qa[k] * q[k], q - 8 where symmetric nibbles; c = fma((float)i, s * sa, c); where there are zero points
+ *                or minima c = fma(m, sa * (float)(sum of qa[k]), c), m = -z * s where there are zero points
+ * A row of int8 activations, or a block of one in the exact class: x = max |a|, sa = x / 127, qa = round(a * (127 / x)), all in f32.
  * The f32 class gives the same bits on every instruction set, but for which NaN; the int8 class too, on the AMX as well.
  * The bf16 class too, as long as no number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and
  * flushes denormal results to zero, the other implementations keep them. That moves an output by less than
@@ -100,9 +105,10 @@ typedef struct {
     int32_t k;
     int32_t n_panels; /* ceil(n / 32) */
     size_t panel_bytes;
-    bool from_memory; /* a pass reads more than the last cache holds: a hint, results do not depend on it */
-    pf_fetch fetch;   /* the machine's: likewise a hint */
-    void *panels;     /* [n_panels, panel_bytes], and in bf16-12 what layout_bf16_12.h draws; 64-byte aligned */
+    bool from_memory;       /* a pass reads more than the last cache holds: a hint, results do not depend on it */
+    pf_fetch fetch;         /* the machine's: likewise a hint */
+    pf_group_format groups; /* of PF_FORMAT_EXACT */
+    void *panels;           /* [n_panels, panel_bytes], and in bf16-12 what layout_bf16_12.h draws; 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;
 
@@ -112,6 +118,13 @@ enum { PF_GEMM_MAX_INT_K = 131072 }; /* of the integer formats: a sum of 32 bits
  * PF_INVALID: n or k is not positive.  PF_LIMIT: the size overflows, or k is more than PF_GEMM_MAX_INT_K where weights
  * are integers. */
 PF_MUST_USE pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes);
+
+/* The same for a matrix in PF_FORMAT_EXACT with these groups. PF_INVALID: there are no such groups. */
+PF_MUST_USE pf_status pf_gemm_plan_exact(const pf_group_format *groups, int32_t n, int32_t k, pf_gemm_weights *out,
+                                         size_t *bytes);
+
+/* Values [k, k + n) of row `row` of a source in groups, as pf_group_piece has them. */
+typedef void pf_gemm_fill_fn(const void *user, int32_t row, int32_t k, int32_t n, pf_group_piece *out);
 
 /* A tensor to be packed, as it lies in a file: numbers, or where `scales` is given integers of the matrix's own format
  * (pf_gemm_quantise_row made them, perhaps), which give the panels that the numbers would have given. */
@@ -125,6 +138,11 @@ typedef struct {
      * stride). */
     const void *scales;   /* [n_rows] f32, any alignment; NULL: data are numbers */
     const uint8_t *heads; /* [n_rows, groups]: m << 4 | z as format.h has it; of asymmetric channels z; else NULL */
+
+    /* Groups of others, for a matrix in PF_FORMAT_EXACT whose groups hold these (pf_group_format_of_both). */
+    pf_gemm_fill_fn *fill; /* NULL: data are what they are above */
+    const void *fill_user;
+    pf_group_format groups; /* that it gives */
 } pf_gemm_source;
 
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32

@@ -36,6 +36,8 @@ typedef struct {
     size_t data_bytes;
     pf_ggml_type
         blocks; /* of a GGUF file: what data hold, which become elements of `type`; PF_GGML_F32: these elements */
+    const struct pf_exact_groups
+        *groups; /* its weights without a second rounding (exact_groups.h); NULL: it has none */
 } pf_tensor;
 
 /* Element i of a tensor's data, exactly. */

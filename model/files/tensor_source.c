@@ -1,5 +1,6 @@
 #include "model/files/tensor_source.h"
 
+#include "model/files/exact_groups.h"
 #include "model/files/ggml_blocks.h"
 
 pf_status pf_tensor_source_open(const char *path, const pf_load_policy *policy, pf_tensor_source *out, pf_error *error)
@@ -66,6 +67,7 @@ static pf_status find_in_gguf(const pf_gguf *file, const char *name, pf_tensor *
         (pf_tensor){ .name = t->name, .n_dimensions = t->n_dimensions, .data = t->data, .data_bytes = t->data_bytes };
     for (int32_t i = 0; i < t->n_dimensions; i++) out->shape[i] = t->shape[i];
     set_type(t->type, out);
+    out->groups = pf_exact_groups_of_blocks(t->type);
     return PF_OK;
 }
 

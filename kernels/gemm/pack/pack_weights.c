@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "kernels/gemm/pack/bf16_12_encode.h"
+#include "kernels/gemm/pack/pack_exact.h"
 #include "kernels/gemm/pack/quantise.h"
 #include "kernels/implementations.h"
 #include "kernels/vec/isa.h"
@@ -210,6 +211,10 @@ bool PF_FOR_ISA(pf_gemm_pack_weights)(const pf_gemm_weights *w, const pf_gemm_so
     assert(n_rows == w->n && "stacked sources must have the matrix's rows");
     (void)n_rows;
 
+    if (w->format == PF_FORMAT_EXACT) {
+        pf_gemm_pack_exact(w, sources, n_sources, panel_begin, panel_end);
+        return true;
+    }
     bool held = true;
     for (int32_t p = panel_begin; p < panel_end; p++) {
         uint8_t *panel = (uint8_t *)w->panels + (size_t)p * w->panel_bytes;

@@ -107,7 +107,11 @@ static void unpack_integers(const pf_gemm_weights *w, const uint8_t *panel, int3
 static void unpack_exact(const pf_gemm_weights *w, const uint8_t *panel, size_t j, float *out)
 {
     const pf_exact_layout l = pf_exact_layout_of(&w->groups, w->k);
-    for (size_t k = 0; k < (size_t)w->k; k++) out[k] = pf_exact_value(&l, panel, j, k);
+    pf_exact_head head = { 0 };
+    for (size_t k = 0; k < (size_t)w->k; k++) {
+        if (k % 16 == 0) head = pf_exact_head_of_value(&l, panel, j, k);
+        out[k] = pf_exact_value(&l, panel, j, k, head);
+    }
 }
 
 static void unpack_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t j, float *out)
@@ -184,8 +188,10 @@ static void unpack_block_integers(const pf_gemm_weights *w, const uint8_t *panel
 static void unpack_block_exact(const pf_gemm_weights *w, const uint8_t *panel, size_t k, size_t n, float *out)
 {
     const pf_exact_layout l = pf_exact_layout_of(&w->groups, w->k);
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < PF_GEMM_PANEL; j++) *out++ = pf_exact_value(&l, panel, j, k + i);
+    for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
+        const pf_exact_head head = pf_exact_head_of_value(&l, panel, j, k);
+        for (size_t i = 0; i < n; i++) out[i * PF_GEMM_PANEL + j] = pf_exact_value(&l, panel, j, k + i, head);
+    }
 }
 
 void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block, float *out)

@@ -146,11 +146,16 @@ static inline int32_t pf_exact_integer(const pf_exact_layout *l, const uint8_t *
     return (j < 16 ? both & 15 : both >> 4) - (l->groups.offset == PF_GROUP_SYMMETRIC ? 8 : 0);
 }
 
-/* What the weight of column j at k stands for. */
-static inline float pf_exact_value(const pf_exact_layout *l, const uint8_t *panel, size_t j, size_t k)
+/* What goes for the weight of column j at k. */
+static inline pf_exact_head pf_exact_head_of_value(const pf_exact_layout *l, const uint8_t *panel, size_t j, size_t k)
 {
     const size_t unit = l->units == 2 ? k % PF_EXACT_BLOCK / 16 : 0;
-    const pf_exact_head h = pf_exact_head_at(l, panel, k / PF_EXACT_BLOCK, unit, j);
+    return pf_exact_head_at(l, panel, k / PF_EXACT_BLOCK, unit, j);
+}
+
+/* And what it stands for. */
+static inline float pf_exact_value(const pf_exact_layout *l, const uint8_t *panel, size_t j, size_t k, pf_exact_head h)
+{
     const float q = (float)pf_exact_integer(l, panel, j, k);
     if (l->groups.offset == PF_GROUP_MINIMUM) return h.scale * q + h.minimum;
     return h.scale * (q - h.zero);

@@ -10,7 +10,8 @@
 /* y = W x + bias */
 typedef struct {
     pf_gemm_weights weights;
-    float *bias; /* [weights.n], or NULL */
+    float *bias;           /* [weights.n], or NULL */
+    const char *file_type; /* of weights in PF_FORMAT_EXACT: what the file has, "Q4_K"; a static string */
 } pf_linear;
 
 /* The bytes of all panels; 0 of a matrix that a plan does not have. Without the escape tables of bf16-12, of which a step reads one

@@ -13,16 +13,17 @@
 #include "kernels/types.h"
 
 typedef enum {
-    PF_DTYPE_AUTO,    /* the file's own format if `pilotfish quantize` wrote it, else pf_dtype_choose */
-    PF_DTYPE_F16,     /* matrices rounded to F16 (nearest, ties to even; beyond 65504 to infinity), held as F32 */
-    PF_DTYPE_FORMATS, /* from here on the values of pf_format, in order */
+    PF_DTYPE_AUTO, /* the file's own format if `pilotfish quantize` wrote it or it holds groups, else pf_dtype_choose */
+    PF_DTYPE_F16,  /* matrices rounded to F16 (nearest, ties to even; beyond 65504 to infinity), held as F32 */
+    PF_DTYPE_FORMATS,                                  /* from here on the values of pf_format, in order */
     PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,   /* F32 weights, activations, sums and KV */
     PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16, /* BF16 weights, activations and KV, F32 sums */
     PF_DTYPE_BF16_12 =
         PF_DTYPE_FORMATS + PF_FORMAT_BF16_12,          /* the same in twelve bits; on AMX summed in another order */
     PF_DTYPE_INT8 = PF_DTYPE_FORMATS + PF_FORMAT_INT8, /* integers with scales, INT8 or BF16 activations, BF16 KV */
     PF_DTYPE_INT4 = PF_DTYPE_FORMATS + PF_FORMAT_INT4_G32,
-    PF_N_DTYPES = PF_DTYPE_FORMATS + PF_N_FORMATS
+    PF_DTYPE_EXACT = PF_DTYPE_FORMATS + PF_FORMAT_EXACT, /* the groups of the file, whatever they are; BF16 KV */
+    PF_N_DTYPES = PF_DTYPE_FORMATS + PF_N_ALL_FORMATS
 } pf_dtype;
 
 static inline pf_dtype pf_dtype_of(pf_format format)
@@ -41,10 +42,10 @@ static inline bool pf_format_is_integer(pf_format format)
     return pf_format_get(format)->bits < 16;
 }
 
-/* Whether `pilotfish quantize` writes it. BF16_12 exists in memory only. */
+/* Whether `pilotfish quantize` writes it. BF16_12 and EXACT exist in memory only. */
 static inline bool pf_dtype_is_written(pf_dtype dtype)
 {
-    return dtype != PF_DTYPE_AUTO && dtype != PF_DTYPE_BF16_12;
+    return dtype != PF_DTYPE_AUTO && dtype != PF_DTYPE_BF16_12 && dtype != PF_DTYPE_EXACT;
 }
 
 /* The default type of embedding rows and of the KV cache for weights of a format. */

@@ -324,6 +324,42 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_check
     return id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head ? normalise(c, out, error) : PF_OK;
 }
 
+const pf_exact_groups *pf_checkpoint_groups(const pf_checkpoint *c, pf_tensor_id id, const char **type)
+{
+    pf_tensor tensor;
+    if (is_integer(c, id.role) || c->config.quantization.scheme != PF_SCHEME_NONE) return NULL;
+    if (id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head) return NULL;
+    if (pf_checkpoint_tensor(c, id, "weight", &tensor, NULL) != PF_OK || tensor.groups == NULL) return NULL;
+    *type = pf_ggml_type_get(tensor.blocks)->name;
+    return tensor.groups;
+}
+
+static void fill_groups(const void *user, int32_t row, int32_t k, int32_t n, pf_group_piece *out)
+{
+    const pf_checkpoint_rows *rows = user;
+    const int64_t file_row = pf_role_rows_element(&rows->map, row, 0) / rows->map.columns;
+    rows->tensor.groups->fill(&rows->tensor, file_row, k, n, out);
+}
+
+pf_status pf_checkpoint_matrix_in_groups(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out,
+                                         pf_error *error)
+{
+    *out = (pf_checkpoint_rows){ .gathered = NULL };
+    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &out->tensor, error));
+    out->map = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
+    int64_t n_elements = 1;
+    for (int32_t d = 0; d < out->tensor.n_dimensions; d++) n_elements *= out->tensor.shape[d];
+    const double share =
+        (double)out->map.rows * out->map.columns / (double)n_elements; /* of a tensor that roles share */
+    out->file_bytes = (size_t)((double)out->tensor.data_bytes * share);
+    out->source = (pf_gemm_source){ .n_rows = out->map.rows,
+                                    .stride = (size_t)out->map.columns,
+                                    .fill = fill_groups,
+                                    .fill_user = out,
+                                    .groups = out->tensor.groups->format };
+    return PF_OK;
+}
+
 pf_status pf_checkpoint_file_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
 {
     pf_tensor tensor;
@@ -366,7 +402,9 @@ static void advise(const void *data, size_t n_bytes, int advice, bool outward)
 int32_t pf_checkpoint_chunk(const pf_checkpoint *c, const pf_checkpoint_rows *matrix, int32_t multiple_of)
 {
     enum { BYTES = 2 << 20 };
-    const size_t some = row_bytes(c, &matrix->source) * (size_t)multiple_of;
+    const size_t row = matrix->source.fill != NULL ? matrix->file_bytes / (size_t)matrix->source.n_rows + 1
+                                                   : row_bytes(c, &matrix->source);
+    const size_t some = row * (size_t)multiple_of;
     return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
 }
 
@@ -374,6 +412,7 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_checkpoint_rows
                                 pf_format into)
 {
     const pf_gemm_source *matrix = &m->source;
+    if (matrix->fill != NULL) return true; /* a NaN stays one */
     const size_t bytes = row_bytes(c, matrix), n = (size_t)(end - begin) * bytes;
     const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
 #ifdef MADV_POPULATE_READ
@@ -388,7 +427,7 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_checkpoint_rows
 
 void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_checkpoint_rows *matrix, int32_t begin, int32_t end)
 {
-    if (matrix->gathered != NULL) return;
+    if (matrix->gathered != NULL || matrix->source.fill != NULL) return;
     const size_t bytes = row_bytes(c, &matrix->source);
     advise((const uint8_t *)matrix->source.data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED,
            false);
@@ -419,6 +458,7 @@ void pf_checkpoint_release_matrix(const pf_checkpoint *c, pf_checkpoint_rows *ro
     pf_checkpoint_release_rows(c, rows, 0, matrix->n_rows);
     free(rows->gathered);
     rows->gathered = NULL;
+    if (matrix->fill != NULL) advise(rows->tensor.data, rows->tensor.data_bytes, MADV_DONTNEED, false);
     advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
     advise(matrix->heads, params_bytes(c, matrix), MADV_DONTNEED, false);
 }
@@ -549,6 +589,7 @@ static pf_status check_tensor(void *user, pf_tensor_id id, const char *part, pf_
     int32_t rows, columns;
     pf_config_shape(&c->config, id.role, &rows, &columns);
     if (is_weight && columns && !of_integers) c->has_matrices[m.weight.type] = true;
+    c->has_groups |= is_weight && m.weight.groups != NULL;
     c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
     c->n_tensors += is_first;
     PF_TRY(count_tensor(c, &m.weight, is_first, &s->known, error));

@@ -29,6 +29,8 @@
 #include "base/status.h"
 #include "kernels/gemm/gemm.h"
 #include "model/config/config.h"
+#include "model/files/exact_groups.h"
+#include "model/files/role_rows.h"
 #include "model/files/tensor_source.h"
 
 typedef struct {
@@ -42,6 +44,7 @@ typedef struct {
     int32_t n_tensors;    /* matrices and vectors; scales belong to their matrix */
     /* Types of the matrices that are not integers, the embedding included. */
     bool has_matrices[PF_N_TYPES];
+    bool has_groups; /* of some matrix (exact_groups.h) */
 } pf_checkpoint;
 
 /* The rows of a matrix. */
@@ -49,6 +52,8 @@ typedef struct {
     pf_gemm_source source; /* what packing takes */
     void *gathered;        /* owned memory of the source's data; NULL: they lie in the file */
     size_t file_bytes;     /* its size in the file, where it was converted from blocks or integers; else 0 */
+    pf_tensor tensor;      /* of groups: the file's, and where the rows are in it */
+    pf_role_rows map;
 } pf_checkpoint_rows;
 
 /* Opens DIR, or a GGUF file, and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
@@ -82,6 +87,14 @@ PF_MUST_USE pf_status pf_checkpoint_vector(const pf_checkpoint *checkpoint, pf_t
  * group parameters is not valid. PF_NOMEM. */
 PF_MUST_USE pf_status pf_checkpoint_matrix(const pf_checkpoint *checkpoint, pf_tensor_id id, pf_checkpoint_rows *out,
                                            pf_error *error);
+
+/* The groups that the file has of a weight, to be held exactly; NULL: it has numbers, or what does not fit such groups. *type: what
+ * the file calls them, a static string. */
+const pf_exact_groups *pf_checkpoint_groups(const pf_checkpoint *checkpoint, pf_tensor_id id, const char **type);
+
+/* As pf_checkpoint_matrix for a weight that has groups: as a source that fills pieces of rows. *out must not move. */
+PF_MUST_USE pf_status pf_checkpoint_matrix_in_groups(const pf_checkpoint *checkpoint, pf_tensor_id id,
+                                                     pf_checkpoint_rows *out, pf_error *error);
 
 /* The same for the whole tensor of the file, as rows of its last dimension, whatever roles share it. */
 PF_MUST_USE pf_status pf_checkpoint_file_matrix(const pf_checkpoint *checkpoint, pf_tensor_id id,

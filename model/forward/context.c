@@ -22,7 +22,7 @@ enum {
 
 pf_type pf_context_default_kv_type(const pf_model *model)
 {
-    return model->row_type;
+    return pf_format_row_type(model->format);
 }
 
 int32_t pf_context_default_rows(const pf_model *model)

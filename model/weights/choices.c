@@ -1,5 +1,6 @@
 #include "model/weights/choices.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/head/head_choice.h"
@@ -14,6 +15,96 @@ static bool has_own_products(const pf_model_source *src)
     return src->options->backend != PF_BACKEND_ONEDNN;
 }
 
+/* ---- groups of others -------------------------------------------------------------------------------------------- */
+
+/* A matrix of the model, and the groups that hold all its parts. */
+typedef struct {
+    const pf_matrix_recipe *recipe;
+    int32_t layer, expert;
+    pf_group_format groups;
+    const char *file_type;
+    pf_tensor_id without; /* where there are none: the first part without */
+} grouped_matrix;
+
+/* Finds the groups of a matrix. False: a part has none. */
+static bool find_groups(const pf_model *m, const pf_checkpoint *checkpoint, grouped_matrix *matrix)
+{
+    const char *first_type = NULL, *type = NULL;
+    for (int32_t p = 0; p < matrix->recipe->n_parts; p++) {
+        const pf_tensor_role part = matrix->recipe->parts[p];
+        const pf_tensor_role role = part == PF_TENSOR_HEAD ? pf_config_head_role(&m->config) : part;
+        const pf_tensor_id id = { role, matrix->layer, matrix->expert };
+        if (!pf_model_has_part(m, part, matrix->layer)) continue;
+        const pf_exact_groups *groups = pf_checkpoint_groups(checkpoint, id, &type);
+        matrix->without = id;
+        if (groups == NULL) return false;
+        matrix->groups =
+            first_type == NULL ? groups->format : pf_group_format_of_both(&matrix->groups, &groups->format);
+        matrix->file_type = first_type == NULL || first_type == type ? type : "several types";
+        if (first_type == NULL) first_type = type;
+    }
+    return true;
+}
+
+/* Calls `visit` for each matrix that is multiplied in the model's format, but the head. False: `visit` gave false. */
+static bool visit_matrices(pf_model *m, const pf_checkpoint *checkpoint,
+                           bool (*visit)(pf_model *m, const pf_checkpoint *checkpoint, grouped_matrix *matrix,
+                                         pf_linear *linear))
+{
+    grouped_matrix in = { .recipe = &pf_project_in_recipe }, out = { .recipe = &pf_project_out_recipe };
+    if (!visit(m, checkpoint, &in, &m->project_in) || !visit(m, checkpoint, &out, &m->project_out)) return false;
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        for (int32_t i = 0; i < pf_layer_n_matrices(m); i++) {
+            grouped_matrix matrix = { .recipe = pf_layer_recipe(i), .layer = l, .expert = pf_layer_expert(i) };
+            if (i == PF_MATRIX_ROUTER) continue;
+            if (!visit(m, checkpoint, &matrix, m->layers != NULL ? pf_layer_matrix(&m->layers[l], i) : NULL))
+                return false;
+        }
+    return true;
+}
+
+static bool has_groups(pf_model *m, const pf_checkpoint *checkpoint, grouped_matrix *matrix, pf_linear *linear)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    (void)linear;
+    if (find_groups(m, checkpoint, matrix)) return true;
+    pf_checkpoint_name(checkpoint, matrix->without, "weight", name);
+    snprintf(m->not_exact, sizeof m->not_exact, "tensor \"%.100s\" has no groups of integers", name);
+    return false;
+}
+
+static bool set_groups(pf_model *m, const pf_checkpoint *checkpoint, grouped_matrix *matrix, pf_linear *linear)
+{
+    (void)find_groups(m, checkpoint, matrix); /* it was checked */
+    linear->weights.groups = matrix->groups;
+    linear->file_type = matrix->file_type;
+    return true;
+}
+
+void pf_model_choose_groups(pf_model *m, const pf_model_source *src)
+{
+    grouped_matrix head = { .recipe = &pf_head_recipe }, looked_up = { .recipe = &pf_embedding_recipe };
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        m->layers[l].experts = &m->experts[(size_t)l * PF_EXPERT_MATRICES * (size_t)m->config.plan.n_experts];
+    (void)visit_matrices(m, &src->checkpoint, set_groups);
+    if (m->head.format == PF_FORMAT_EXACT) (void)set_groups(m, &src->checkpoint, &head, &m->head.full);
+    if (m->looks_up_groups) (void)set_groups(m, &src->checkpoint, &looked_up, &m->looked_up);
+}
+
+/* The head's own format: numbers beside a model in groups stay numbers. */
+static pf_format head_format(const pf_model *m, const pf_model_source *src)
+{
+    const char *type;
+    pf_tensor tensor;
+    const pf_tensor_id id = { .role = pf_config_head_role(&m->config) };
+    if (m->format != PF_FORMAT_EXACT || m->config.plan.normalised_head)
+        return m->format == PF_FORMAT_EXACT ? PF_FORMAT_F32 : m->format;
+    if (pf_checkpoint_groups(&src->checkpoint, id, &type) != NULL) return PF_FORMAT_EXACT;
+    const bool is_bf16 = pf_checkpoint_tensor(&src->checkpoint, id, "weight", &tensor, NULL) == PF_OK &&
+                         tensor.blocks == PF_GGML_F32 && tensor.type == PF_TYPE_BF16;
+    return is_bf16 ? PF_FORMAT_BF16 : PF_FORMAT_F32;
+}
+
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
 
 /* The number of weights that a step reads. */
@@ -25,8 +116,9 @@ static size_t step_weights(const pf_checkpoint *checkpoint)
 }
 
 /* In panels as wide as the LM head, padding included; 0: no such panels exist. */
-static double bytes_per_weight(const pf_model *m)
+static double bytes_per_weight(const pf_model *m, const pf_model_source *src)
 {
+    if (m->format == PF_FORMAT_EXACT) return (double)src->checkpoint.n_bytes / (double)src->checkpoint.n_parameters;
     pf_gemm_weights panel;
     size_t bytes;
     if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.embedding_size, &panel, &bytes) != PF_OK) return 0.0;
@@ -40,6 +132,19 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
     const pf_kernel *sixteen = m->kernels.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16];
     return has_own_products(src) && twelve->isa >= PF_ISA_AVX512BF16 &&
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
+}
+
+/* Whether AUTO holds the groups of the file; or, where they are asked for, whether it can. */
+static bool holds_groups(pf_model *m, const pf_model_source *src)
+{
+    const pf_activations act = src->options->activations;
+    const pf_dtype asked = src->options->dtype;
+    if (asked != PF_DTYPE_AUTO && asked != PF_DTYPE_EXACT) return false;
+    m->not_exact[0] = '\0';
+    if (asked == PF_DTYPE_EXACT) return visit_matrices(m, &src->checkpoint, has_groups);
+    if (!src->checkpoint.has_groups || !has_own_products(src)) return false;
+    if (act != PF_ACTIVATIONS_AUTO && act != PF_ACTIVATIONS_INT8) return false;
+    return visit_matrices(m, &src->checkpoint, has_groups);
 }
 
 /* AUTO keeps the format of a file that `pilotfish quantize` wrote; pf_dtype_choose decides for others. */
@@ -58,6 +163,12 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
                        "original model",
                        directory, pf_dtype_name(m->dtype), pf_dtype_name(asked), pf_dtype_name(m->dtype));
     }
+    if (holds_groups(m, src)) {
+        m->dtype = PF_DTYPE_EXACT;
+        return PF_OK;
+    }
+    if (asked == PF_DTYPE_EXACT)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: as exact it cannot be loaded: %s", directory, m->not_exact);
     const pf_dtype_facts facts = { .has_f32 = m->has_matrices[PF_TYPE_F32],
                                    .twelve_is_as_good = twelve_is_as_good(m, src),
                                    .from_memory =
@@ -72,7 +183,7 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
 
 static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
 {
-    const double weight_bytes = bytes_per_weight(m);
+    const double weight_bytes = bytes_per_weight(m, src);
     const double step_bytes = (double)step_weights(&src->checkpoint) * weight_bytes;
     const pf_head_facts facts = { .asked = src->options->head,
                                   .dtype = pf_dtype_name(m->dtype),
@@ -89,12 +200,14 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
                                   .step_bytes = step_bytes,
                                   .weight_bytes = weight_bytes,
                                   .step_is_from_memory = pf_model_is_beyond_cache(m, (size_t)step_bytes) };
+    const pf_format format = head_format(m, src);
+    const pf_act act = format == m->format ? m->act : pf_format_get(format)->act;
     pf_head kind = PF_HEAD_FULL;
     const char *why_full = NULL;
     pf_error why = { 0 };
     const pf_status status = pf_head_choose(&facts, &kind, &why_full, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
-    pf_head_begin(&m->head, kind, m->format, m->act, &m->kernels, facts.n_vocab, facts.hidden);
+    pf_head_begin(&m->head, kind, format, act, &m->kernels, facts.n_vocab, facts.hidden);
     m->head.why_full = why_full;
     return PF_OK;
 }
@@ -105,20 +218,25 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
  * where weights fit in the cache: there a step is so short that gathering a row from many cache lines shows. */
 static bool keeps_rows(const pf_model *m, const pf_model_source *src)
 {
+    if (m->looks_up_groups || (m->format == PF_FORMAT_EXACT && m->config.tied_embeddings)) return false;
     if (!m->config.tied_embeddings || pf_head_refines(&m->head)) return true;
     if (pf_format_is_integer(m->format) || m->machine.l3_bytes == 0) return false;
-    return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_per_weight(m)));
+    return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_per_weight(m, src)));
 }
 
 pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     PF_TRY(resolve_dtype(m, src, error));
     m->format = pf_dtype_format(m->dtype);
-    m->row_type = pf_format_row_type(m->format);
+    m->row_type = m->format == PF_FORMAT_EXACT ? PF_TYPE_F32 : pf_format_row_type(m->format);
     pf_error why = { 0 };
     const pf_status status = pf_activations_resolve(m->format, src->options->activations, &m->act, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
     PF_TRY(resolve_head(m, src, error));
+    const char *type;
+    m->looks_up_groups =
+        m->format == PF_FORMAT_EXACT && !m->config.tied_embeddings &&
+        pf_checkpoint_groups(&src->checkpoint, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, &type) != NULL;
     m->has_rows = keeps_rows(m, src);
     return PF_OK;
 }

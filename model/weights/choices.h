@@ -13,6 +13,9 @@
  * weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);
 
+/* Sets the groups of every matrix of a model in PF_FORMAT_EXACT: of stacked parts those that hold all. The layers must have memory. */
+void pf_model_choose_groups(pf_model *model, const pf_model_source *source);
+
 /* Replaces a bounded head that AUTO chose by a full one if all weights, `bytes` with the bounded head, leave too little memory.
  * True: it was replaced, and the weights must be laid out again. */
 bool pf_model_choose_less(pf_model *model, const pf_model_source *source, size_t bytes);

@@ -11,7 +11,7 @@
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
-/* Plans a matrix and takes its memory; one without rows stays zero. */
+/* Plans a matrix and takes its memory; one without rows stays zero. In PF_FORMAT_EXACT its groups are set. */
 static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, pf_format format,
                                 pf_linear *linear, pf_arena *arena)
 {
@@ -24,10 +24,14 @@ static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recip
         if (__builtin_add_overflow(n, rows, &n)) return PF_LIMIT;
         has_bias |= pf_config_has_bias(&m->config, recipe->parts[p]);
     }
-    *linear = (pf_linear){ .bias = NULL };
+    const pf_group_format groups = linear->weights.groups;
+    *linear = (pf_linear){ .weights = { .groups = groups }, .file_type = linear->file_type };
     if (n == 0) return PF_OK;
     size_t bytes;
-    PF_TRY(pf_gemm_plan_weights(format, n, k, &linear->weights, &bytes));
+    if (format == PF_FORMAT_EXACT)
+        PF_TRY(pf_gemm_plan_exact(&groups, n, k, &linear->weights, &bytes));
+    else
+        PF_TRY(pf_gemm_plan_weights(format, n, k, &linear->weights, &bytes));
     linear->weights.panels = pf_arena_take(arena, bytes, 1);
     if (has_bias) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
     return PF_OK;
@@ -63,6 +67,7 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
     const size_t n_vocab = (size_t)m->config.vocab_size, value = pf_type_bytes(m->row_type);
     m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, (size_t)m->config.embedding_size * value);
+    if (m->looks_up_groups) PF_TRY(lay_out_linear(m, &pf_embedding_recipe, 0, PF_FORMAT_EXACT, &m->looked_up, arena));
     m->positions = NULL;
     if (m->config.plan.has[PF_TENSOR_POSITIONS])
         m->positions = pf_arena_take(arena, (size_t)m->config.n_positions, (size_t)m->config.hidden_size * value);
@@ -91,6 +96,7 @@ static void set_all_hints(pf_model *m)
         for (int32_t i = 0; i < pf_layer_n_matrices(m); i++) set_hints(m, &pf_layer_matrix(&m->layers[l], i)->weights);
     set_hints(m, &m->project_in.weights);
     set_hints(m, &m->project_out.weights);
+    set_hints(m, &m->looked_up.weights);
     set_hints(m, &m->head.full.weights);
     set_hints(m, &m->head.coarse.weights);
 }
@@ -162,6 +168,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     m->experts = calloc(n_experts * PF_EXPERT_MATRICES + 1, sizeof *m->experts);
     if (m->layers == NULL || m->experts == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
+    if (m->format == PF_FORMAT_EXACT) pf_model_choose_groups(m, src);
     PF_TRY(reserve_and_load(m, src, error));
     PF_TRY(pf_tensor_source_check(&src->checkpoint.source, error));
     PF_TRY(pf_head_measure(&m->head, src->options->team, &src->walk, error));

@@ -144,7 +144,10 @@ static void explain_format(const pf_model *m, char *out, size_t capacity)
 {
     char types[32];
     join_types(m->has_matrices, types, sizeof types);
-    if (m->not_representable_in_12_bits)
+    if (m->not_exact[0] != '\0')
+        snprintf(out, capacity, "the file's groups cannot all be held exactly (%s), and are converted to f32",
+                 m->not_exact);
+    else if (m->not_representable_in_12_bits)
         snprintf(out, capacity, "bf16-12 has no room for weights with magnitudes so far apart");
     else if (!m->is_default)
         snprintf(out, capacity, "asked for%s",
@@ -190,8 +193,16 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
     if (linear->weights.n == 0) return;
     join_names(m, recipe, id.layer, id.expert, name, sizeof name);
-    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
-    if (reason != NULL)
+    const bool is_exact = linear->weights.format == PF_FORMAT_EXACT;
+    char groups[PF_GROUP_NAME_BYTES];
+    if (is_exact) pf_group_format_name(&linear->weights.groups, groups);
+    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name,
+             is_exact ? groups : kernel->packing);
+    if (is_exact)
+        snprintf(v->reason, sizeof v->reason,
+                 "the numbers of the file, bit for bit: it has %s; activations are in int8 with a scale for every 32",
+                 linear->file_type);
+    else if (reason != NULL)
         snprintf(v->reason, sizeof v->reason, "%s", reason);
     else
         explain_kernel(m, kernel, v->reason, sizeof v->reason);
@@ -226,7 +237,7 @@ static void visit_embedding_in_head(const pf_model *m, visitor *v)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_config_tensor_name(&m->config, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, "weight", name);
-    snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
+    snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->head.format)->name);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = "row lookup: pf_gemm_unpack_row",
@@ -236,11 +247,19 @@ static void visit_embedding_in_head(const pf_model *m, visitor *v)
     v->visit(v->user, &tensor);
 }
 
+static void visit_embedding_in_groups(const pf_model *m, visitor *v)
+{
+    const pf_kernel rows = { .name = "row lookup: pf_gemm_unpack_row" };
+    visit_linear(m, v, &pf_embedding_recipe, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, &m->looked_up, &rows, NULL);
+}
+
 static void visit_looked_up(const pf_model *m, visitor *v)
 {
     const bool has_own_rows = pf_head_has_own_rows(&m->head, m->embedding);
     const char *of_head = m->head.rows != NULL ? pf_head_rows_reason(&m->head, !has_own_rows) : NULL;
-    if (m->embedding == NULL)
+    if (m->looks_up_groups)
+        visit_embedding_in_groups(m, v);
+    else if (m->embedding == NULL)
         visit_embedding_in_head(m, v);
     else
         visit_rows(m, v, PF_TENSOR_EMBEDDING,
@@ -287,6 +306,8 @@ static void visit_head_matrix(const pf_model *m, visitor *v, const pf_linear *li
     const pf_kernel *kernel = pf_head_product(&m->head, linear);
     char why[256], reason[512];
     const char *given = pf_head_matrix_reason(&m->head, linear);
+    if (m->head.format != m->format && m->format == PF_FORMAT_EXACT)
+        given = "the file has numbers of it, no groups of integers";
     if (given == NULL && m->head.why_full != NULL) {
         explain_kernel(m, kernel, why, sizeof why);
         snprintf(reason, sizeof reason, "%s; the head is not bounded: %s", why, m->head.why_full);

@@ -198,7 +198,10 @@ static pf_status find_parts(const pf_model_source *src, const pf_matrix_recipe *
         const pf_tensor_role role = recipe->parts[p] == PF_TENSOR_HEAD ? pf_config_head_role(config) : recipe->parts[p];
         const int32_t i = job->n_parts;
         ids[i] = (pf_tensor_id){ role, layer, expert };
-        PF_TRY(pf_checkpoint_matrix(&src->checkpoint, ids[i], &job->parts[i], error));
+        if (job->weights->format == PF_FORMAT_EXACT)
+            PF_TRY(pf_checkpoint_matrix_in_groups(&src->checkpoint, ids[i], &job->parts[i], error));
+        else
+            PF_TRY(pf_checkpoint_matrix(&src->checkpoint, ids[i], &job->parts[i], error));
         job->sources[i] = job->parts[i].source;
         job->n_parts++;
     }
@@ -266,7 +269,9 @@ static pf_status load_ends(pf_model_source *src, const pf_model *m, pf_error *er
 {
     const place in = { &pf_project_in_recipe, 0, 0, m->format, true };
     const place out = { &pf_project_out_recipe, 0, 0, m->format, true };
+    const place looked_up = { &pf_embedding_recipe, 0, 0, m->format, true };
     if (m->embedding != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_EMBEDDING, m->embedding, error));
+    PF_TRY(load_linear(src, m, &looked_up, &m->looked_up, error));
     if (m->positions != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_POSITIONS, m->positions, error));
     if (pf_head_has_own_rows(&m->head, m->embedding)) PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head.rows, error));
     PF_TRY(load_norm(src, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING_NORM }, &m->embedding_norm, error));

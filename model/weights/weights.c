@@ -21,6 +21,7 @@ const pf_matrix_recipe pf_expert_recipes[PF_EXPERT_MATRICES] = {
 };
 const pf_matrix_recipe pf_project_in_recipe = { 0, 1, { PF_TENSOR_PROJECT_IN } };
 const pf_matrix_recipe pf_project_out_recipe = { 0, 1, { PF_TENSOR_PROJECT_OUT } };
+const pf_matrix_recipe pf_embedding_recipe = { 0, 1, { PF_TENSOR_EMBEDDING } };
 const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
 
 const pf_norm_recipe pf_layer_norms[PF_N_LAYER_NORMS] = {
@@ -61,7 +62,7 @@ void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows
     const size_t hidden = (size_t)model->config.embedding_size;
     for (int32_t i = 0; i < n_rows; i++, x += stride) {
         if (model->embedding == NULL) {
-            pf_gemm_unpack_row(&model->head.full.weights, tokens[i], x);
+            pf_gemm_unpack_row(pf_model_embedding_panels(model), tokens[i], x);
         } else if (model->row_type == PF_TYPE_F32) {
             memcpy(x, (const float *)model->embedding + (size_t)tokens[i] * hidden, hidden * sizeof *x);
         } else {

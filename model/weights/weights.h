@@ -50,11 +50,13 @@ struct pf_model {
     pf_topology machine;               /* the machine that it was loaded for */
     pf_dtype dtype;                    /* resolved */
     bool is_default;                   /* dtype was AUTO */
+    char not_exact[160];               /* why AUTO does not hold the groups of the file; "" */
     bool not_representable_in_12_bits; /* BF16 instead of BF16_12: the weights do not fit */
     pf_format format;                  /* of the panels */
     pf_act act;                        /* of the activations */
-    bool has_rows;                     /* rows of the embedding are stored apart from the head's panels */
-    pf_type row_type;                  /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
+    bool has_rows;                     /* rows of the embedding are stored apart from panels */
+    bool looks_up_groups;              /* looked_up has them */
+    pf_type row_type;                  /* of embedding rows: F32 or BF16 */
     int32_t q_dim;                     /* n_heads * head_dim */
     int32_t kv_dim;                    /* n_kv_heads * head_dim */
     int64_t n_parameters;              /* elements of the tensors that are used */
@@ -63,8 +65,9 @@ struct pf_model {
     pf_arena arena;
     struct pf_library_products *products; /* of another library (library_products.h), or NULL: our own */
 
-    void *embedding;                /* [vocab, embedding_size] of row_type; NULL unless has_rows */
-    void *positions;                /* [n_positions, hidden] of row_type, or NULL */
+    void *embedding;     /* [vocab, embedding_size] of row_type; NULL unless has_rows */
+    pf_linear looked_up; /* [vocab, embedding_size] in groups: an untied embedding of EXACT; else without panels */
+    void *positions;     /* [n_positions, hidden] of row_type, or NULL */
     pf_norm_weights embedding_norm; /* [hidden] */
     pf_linear project_in;           /* [hidden, embedding_size] */
     pf_layer *layers;               /* [n_layers] */
@@ -120,7 +123,7 @@ typedef enum {
 
 extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES];
 extern const pf_matrix_recipe pf_expert_recipes[PF_EXPERT_MATRICES]; /* without offsets */
-extern const pf_matrix_recipe pf_project_in_recipe, pf_project_out_recipe, pf_head_recipe;
+extern const pf_matrix_recipe pf_project_in_recipe, pf_project_out_recipe, pf_embedding_recipe, pf_head_recipe;
 
 /* The matrices of a layer: those of pf_layer_recipes, then those of the experts, one expert after the other. */
 static inline int32_t pf_layer_n_matrices(const pf_model *model)
@@ -163,6 +166,12 @@ bool pf_model_heads_divide(const pf_model *model, int32_t n_members);
 /* One thread's panels of Q, K and V: three ranges for its heads where the heads divide evenly, else one range of all panels.
  * Returns the number of ranges. */
 int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels out[3]);
+
+/* The matrix that rows of the embedding are gathered from, where they are not stored as rows. */
+static inline const pf_gemm_weights *pf_model_embedding_panels(const pf_model *model)
+{
+    return model->looked_up.weights.n > 0 ? &model->looked_up.weights : &model->head.full.weights;
+}
 
 /* Looks up rows of the embedding as F32: x [n_rows, hidden], rows `stride` elements apart. Ids must be in range. */
 void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride);

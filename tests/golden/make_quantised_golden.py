@@ -5,9 +5,10 @@
 
     python3 tests/golden/make_quantised_golden.py [CASE...]
 
-Run by hand when a case is added or changed; needs torch, transformers, safetensors. The weights are rounded to nearest by
-tests/oracle/quantise.py. The logits are those of transformers in float32 on the weights that tests/oracle/dequantise.py
-computes.
+Run by hand when a case is added or changed; needs torch, transformers, safetensors, and for the cases of a package that
+package (tests/oracle/quantise_by_packages.py); the others are made by tests/oracle/quantise.py. The logits are those of
+transformers in float32 on the weights that tests/oracle/dequantise.py computes. These must be the package's own, where it
+gives them, and near the weights before they were quantised.
 """
 import dataclasses
 import json
@@ -29,6 +30,8 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_si
          "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
          "head_dim": 16, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu",
          "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
+WIDE = LLAMA | {"hidden_size": 128, "head_dim": 32}
+ALL_HEADS = LLAMA | {"num_key_value_heads": 4}
 UNTIED = LLAMA | {"tie_word_embeddings": False}
 PHI3 = LLAMA | {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "pad_token_id": 0}
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 96, "n_embd": 64, "n_layer": 1,
@@ -39,8 +42,9 @@ GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size"
 @dataclasses.dataclass(frozen=True)
 class Case:
     says: str  # the words of `info`
-    settings: dict  # quantization_config
-    parts: Callable | None = None  # weight -> {part: tensor}, of every linear layer
+    settings: dict | None = None  # quantization_config
+    parts: Callable | None = None  # weight -> {part: tensor} of every linear layer, or that and the weight that it stands for
+    whole: Callable | None = None  # model, directory -> {module: weight}: writes the directory instead
     model: dict = dataclasses.field(default_factory=lambda: LLAMA)
     also: tuple = ()  # more modules that are quantised
     extra: Callable | None = None  # (module, weight) -> tensors that are not read
@@ -52,7 +56,7 @@ def gptq_case(says, model=None, also=(), extra=None, **options):
     settings = {"quant_method": "gptq", "bits": bits, "group_size": group, "sym": symmetric, "damp_percent": 0.01,
                 "desc_act": options.get("act_order", False), "true_sequential": True,
                 "checkpoint_format": "gptq" if options.get("less_one", True) else "gptq_v2"}
-    return Case(says, settings, lambda w: quantise.gptq(w, **options), model or LLAMA, also, extra)
+    return Case(says, settings, lambda w: quantise.gptq(w, **options), None, model or LLAMA, also, extra)
 
 
 def zero_bias(module, weight):
@@ -60,7 +64,84 @@ def zero_bias(module, weight):
     return {f"{module}.bias": torch.zeros(len(weight))}
 
 
-def cases():
+def gptqmodel_case(says, model=None, **options):
+    import quantise_by_packages as by
+    return Case(says, whole=lambda m, d: by.gptqmodel(m, d, **options), model=model or LLAMA)
+
+
+def auto_round_case(says, form, model=None, **options):
+    import quantise_by_packages as by
+    return Case(says, whole=lambda m, d: by.auto_round(m, d, form, **options), model=model or LLAMA)
+
+
+def compressed_case(says, form, model=None, extra=None, **options):
+    import quantise_by_packages as by
+    made = by.CompressedTensors(form, **options)
+    return Case(f"compressed-tensors {form}, {says}", made.settings, made.parts, model=model or LLAMA, extra=extra)
+
+
+def bitsandbytes_case(says, parts, model=None, **options):
+    from transformers import BitsAndBytesConfig
+    return Case(f"bitsandbytes {says}", BitsAndBytesConfig(**options).to_dict(), parts, model=model or LLAMA)
+
+
+def package_cases():
+    import torch
+
+    import quantise_by_packages as by
+    tokens = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+    four = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
+    double = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    no_rounding = "activations are not rounded"
+    return {
+        "gptqmodel_g32": gptqmodel_case("GPTQ, 4 bits, groups of 32, symmetric", bits=4, group_size=32, sym=True,
+                                        desc_act=False),
+        "gptqmodel_act_order": gptqmodel_case("GPTQ, 4 bits, groups of 32, asymmetric, act-order", bits=4, group_size=32,
+                                              sym=False, desc_act=True),
+        "gptqmodel_v2": gptqmodel_case("GPTQ, 4 bits, groups of 64, asymmetric", bits=4, group_size=64, sym=False,
+                                       desc_act=False, format="gptq_v2"),
+        "gptqmodel_8bit": gptqmodel_case("GPTQ, 8 bits, one group a row, asymmetric", bits=8, group_size=-1, sym=False,
+                                         desc_act=False, act_group_aware=False),
+        "gptqmodel_g128": gptqmodel_case("GPTQ, 4 bits, groups of 128, symmetric, act-order", WIDE, bits=4,
+                                         group_size=128, sym=True, desc_act=True),
+        "gptqmodel_awq": gptqmodel_case("AWQ, 4 bits, groups of 32, asymmetric", ALL_HEADS, bits=4, group_size=32,
+                                        method="awq", format="gemm", sym=False),
+        "auto_round": auto_round_case("AutoRound as auto_round:auto_gptq, 4 bits, groups of 32, symmetric", "auto_round",
+                                      bits=4, group_size=32, sym=True),
+        "auto_round_2bit": auto_round_case("AutoRound as auto_round:auto_gptq, 2 bits, groups of 32, asymmetric",
+                                           "auto_round:auto_gptq", bits=2, group_size=32, sym=False),
+        "auto_round_gptqmodel": auto_round_case("AutoRound as auto_round:gptqmodel, 4 bits, groups of 64, asymmetric",
+                                                "auto_round:gptqmodel", bits=4, group_size=64, sym=False),
+        "auto_round_awq": auto_round_case("AutoRound as auto_round:auto_awq, 4 bits, groups of 32, asymmetric",
+                                          "auto_round:auto_awq", bits=4, group_size=32, sym=False),
+        "auto_round_to_awq": auto_round_case("AWQ, 4 bits, groups of 64, asymmetric", "auto_awq", bits=4, group_size=64,
+                                             sym=False),
+        "ct_w4a16": compressed_case("4 bits, groups of 32, symmetric", "pack-quantized", symmetric=True, **four),
+        "ct_w4a16_asym": compressed_case("4 bits, groups of 32, asymmetric", "pack-quantized", PHI3, symmetric=False, **four),
+        "ct_w8a16": compressed_case("8 bits, one group a row, asymmetric", "pack-quantized", num_bits=8, type="int",
+                                    strategy="channel", symmetric=False),
+        "ct_w8a8": compressed_case(f"8 bits, one group a row, symmetric; {no_rounding}", "int-quantized", inputs=tokens,
+                                   num_bits=8, type="int", strategy="channel", symmetric=True),
+        "ct_fp8_rows": compressed_case(f"FP8 E4M3, one group a row; {no_rounding}", "float-quantized", PHI3,
+                                       inputs=tokens | {"type": "float"}, num_bits=8, type="float", strategy="channel"),
+        "ct_fp8_tensor": compressed_case(f"FP8 E4M3, a scale a tensor; {no_rounding}", "float-quantized",
+                                         inputs={"num_bits": 8, "type": "float", "strategy": "tensor"},
+                                         extra=lambda m, _: {f"{m}.input_scale": torch.ones(1)}, num_bits=8,
+                                         type="float", strategy="tensor"),
+        "ct_fp8_blocks": compressed_case(f"FP8 E4M3, blocks of 32 x 64; {no_rounding}", "float-quantized",
+                                         inputs=tokens | {"type": "float"}, num_bits=8, type="float", strategy="block",
+                                         block_structure=[32, 64]),
+        "bnb_nf4": bitsandbytes_case("NF4", lambda w: by.bitsandbytes_4bit(w, "nf4", False), load_in_4bit=True,
+                                     bnb_4bit_quant_type="nf4"),
+        "bnb_nf4_nested": bitsandbytes_case("NF4, scales in 8 bits", lambda w: by.bitsandbytes_4bit(w, "nf4", True), PHI3,
+                                            **double),
+        "bnb_fp4": bitsandbytes_case("FP4", lambda w: by.bitsandbytes_4bit(w, "fp4", False), load_in_4bit=True,
+                                     bnb_4bit_quant_type="fp4"),
+        "bnb_int8": bitsandbytes_case(f"INT8, one group a row; {no_rounding}", by.bitsandbytes_8bit, load_in_8bit=True),
+    }
+
+
+def own_cases():
     import quantise as by
     return {
         "gptq_rows": gptq_case("GPTQ, 4 bits, one group a row, asymmetric", bits=4, group=-1, symmetric=False),
@@ -71,7 +152,14 @@ def cases():
                                model=UNTIED, also=("lm_head",), extra=zero_bias),
         "awq_phi3": Case("AWQ, 4 bits, groups of 64, asymmetric",
                          {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True, "version": "gemm"},
-                         lambda w: by.awq(w, 64), PHI3),
+                         lambda w: by.awq(w, 64), model=PHI3),
+        "ct_w4a16_act_order": Case("compressed-tensors pack-quantized, 4 bits, groups of 32, asymmetric, act-order",
+                                   {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                                    "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+                                        "num_bits": 4, "type": "int", "strategy": "group", "group_size": 32,
+                                        "symmetric": False, "dynamic": False, "actorder": "group"}}},
+                                    "quantization_status": "compressed", "ignore": ["lm_head"]},
+                                   lambda w: by.pack_quantized(w, 4, 32, False, True)),
         "fp8_blocks": Case("FP8 E4M3, blocks of 48 x 40; activations are not rounded",
                            {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [48, 40],
                             "fmt": "e4m3"}, lambda w: by.float8(w, (48, 40), "weight_scale_inv")),
@@ -111,42 +199,78 @@ def random_model(config, seed):
 
 
 def quantise_model(model, case):
-    """-> {name: tensor}: every linear layer in its parts, the rest in BF16."""
+    """-> {name: tensor}, every linear layer in its parts, the rest in BF16, and {module: weight} of the package"""
     import torch
-    modules = linear_modules(model, case.also)
+    modules, weights = linear_modules(model, case.also), {}
     tensors = {name: tensor.detach().to(torch.bfloat16) for name, tensor in model.named_parameters()}
     for module in modules:
         weight = model.get_submodule(module).weight.detach()
         weight = weight.t() if is_conv1d(model, module) else weight
         del tensors[f"{module}.weight"]
-        tensors |= {f"{module}.{part}": tensor for part, tensor in case.parts(weight).items()}
+        parts = case.parts(weight)
+        if isinstance(parts, tuple):
+            parts, weights[module] = parts
+        tensors |= {f"{module}.{part}": tensor for part, tensor in parts.items()}
         tensors |= case.extra(module, weight) if case.extra else {}
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}, weights
+
+
+def quantise(model, case):
+    """-> config, tensors, {module: weight}"""
+    import copy
+    import tempfile
+
+    from safetensors.torch import load_file
+    if case.whole is None:
+        return case.model | {"quantization_config": case.settings}, *quantise_model(model, case)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch) / "made"
+        weights = case.whole(copy.deepcopy(model), directory)
+        config = json.loads((directory / "config.json").read_text())
+        config["quantization_config"].get("meta", {}).pop("offload_to_disk_path", None)
+        return config, load_file(directory / "model.safetensors"), weights
+
+
+def check_weights(name, model, plain, weights):
+    """The package's weights must be ours, in its type; ours must be near the model's."""
+    import torch
+    for module, weight in weights.items():
+        off = (plain[f"{module}.weight"].to(weight.dtype) - weight).abs().max() / weight.abs().max()
+        assert off <= (1e-2 if weight.dtype == torch.bfloat16 else 1e-6), f"{name}: {module} is off by {off:.2g}"
+    for module in linear_modules(model, ()) if name != "gptqmodel_awq" else ():  # it scales channels, and norms by the inverse
+        weight, ours = model.get_submodule(module).weight.detach(), plain[f"{module}.weight"]
+        ours = ours.t() if is_conv1d(model, module) else ours
+        off = float((ours - weight).norm() / weight.norm())
+        assert off < (0.6 if "2bit" in name else 0.2), f"{name}: {module} is off by {off:.2g}"
 
 
 class Oracle:
-    def __init__(self, model, config, tensors):
-        from dequantise import dequantise
-        plain = dequantise(config, tensors)
-        for name, parameter in model.named_parameters():
+    def __init__(self, model, plain=None):
+        for name, parameter in model.named_parameters() if plain else ():
             value = plain[name]
-            parameter.data.copy_(value.t() if is_conv1d(model, name.rpartition(".")[0]) and value.dim() == 2 else value)
+            is_turned = is_conv1d(model, name.rpartition(".")[0]) and value.dim() == 2
+            parameter.data.copy_(value.t() if is_turned else value)
         self.model = model
 
     def logits(self, tokens):
         import torch
         with torch.no_grad():
-            return self.model(torch.tensor(tokens)[None], use_cache=False).logits[0].numpy()
+            return self.model(torch.tensor(list(tokens))[None], use_cache=False).logits[0].numpy()
 
 
 def make(name, case):
     import numpy as np
-    from oracles import greedy
+    from dequantise import dequantise
+    from oracles import greedy, moved
     for seed in range(1, 40):
         model = random_model(case.model, seed)
-        tensors = quantise_model(model, case)
-        config = case.model | {"quantization_config": case.settings}
-        oracle = Oracle(model, config, tensors)
+        config, tensors, weights = quantise(model, case)
+        plain = dequantise(config, tensors)
+        check_weights(name, model, plain, weights)
+        before = Oracle(model).logits(range(3, 60))
+        oracle = Oracle(model, plain)
+        off = moved(before, oracle.logits(range(3, 60)))
+        assert off < 0.7 or "2bit" in name, f"{name} computes something else: off by {off:.2g}"
         tokens = np.random.default_rng(seed).integers(3, case.model["vocab_size"], N_TOKENS).tolist()
         text, lead = greedy(oracle, tokens[:N_PROMPT], N_GREEDY)
         if lead >= LEAST_LEAD and len(set(text)) > 1:
@@ -177,9 +301,11 @@ def main():
     become_capable()
     import torch
     torch.set_num_threads(1)
-    chosen = cases()
-    for name in sys.argv[1:] or chosen:
-        make(name, chosen[name])
+    cases = own_cases()
+    if not set(sys.argv[1:]) or not set(sys.argv[1:]) <= set(cases):
+        cases |= package_cases()
+    for name in sys.argv[1:] or cases:
+        make(name, cases[name])
 
 
 main()

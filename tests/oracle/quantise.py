@@ -59,6 +59,18 @@ def awq(weight, group, symmetric=False):
     return {"qweight": pack(q.t(), 4, AWQ_ORDER), "scales": scales.t(), "qzeros": pack(zeros.t(), 4, AWQ_ORDER)}
 
 
+def pack_quantized(weight, bits, group, symmetric, act_order=False):
+    """Up to compressed-tensors 0.19, which knows an act-order of groups."""
+    index = shuffled(weight.shape[1], group) if act_order else None
+    q, scales, zeros, index = round_groups(weight, bits, group, symmetric, torch.bfloat16, index)
+    parts = {"weight_packed": pack(q, bits), "weight_scale": scales, "weight_shape": torch.tensor(weight.shape)}
+    if not symmetric:
+        parts["weight_zero_point"] = pack(zeros.t(), bits).t()
+    if act_order:
+        parts["weight_g_idx"] = index.to(torch.int32)
+    return parts
+
+
 def float8(weight, blocks, name="weight_scale", dtype=torch.float32):
     """blocks: (rows, columns) of a scale; None: one of all."""
     rows, columns = weight.shape

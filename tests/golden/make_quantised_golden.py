@@ -4,6 +4,7 @@
     expected.json   as tests/golden/families, and "says": what `info` calls the scheme
 
     python3 tests/golden/make_quantised_golden.py [CASE...]
+    python3 tests/golden/make_quantised_golden.py --seeds       the inputs of tests/fuzz/corpus/checkpoint_fuzz and config_fuzz
 
 Run by hand when a case is added or changed; needs torch, transformers, safetensors, and for the cases of a package that
 package (tests/oracle/quantise_by_packages.py); the others are made by tests/oracle/quantise.py. The logits are those of
@@ -297,10 +298,30 @@ def write(name, case, config, tensors, tokens, text, logits):
         f'"greedy":{json.dumps(text)},\n"rows":{json.dumps(ROWS)},"logits":[\n{rows}]}}\n')
 
 
+def write_seeds():
+    """A config.json, a NUL and the weights, as tests/fuzz/checkpoint_fuzz.c reads them; config.json alone for config_fuzz."""
+    from safetensors.torch import save
+    corpus = HERE.parent / "fuzz" / "corpus"
+    small = {"hidden_size": 16, "intermediate_size": 16, "head_dim": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
+             "vocab_size": 16, "max_position_embeddings": 16}
+    cases = own_cases() | package_cases()
+    for name in ("gptq_rows", "gptq_phi3", "gptq_head", "awq_phi3", "fp8_blocks", "fp8_tensor", "ct_w4a16_act_order",
+                 "ct_w8a16", "ct_w8a8", "bnb_fp4", "bnb_nf4_nested", "bnb_int8"):
+        case = dataclasses.replace(cases[name], model=cases[name].model | small)
+        model = random_model(case.model, 1)
+        config, tensors, _ = quantise(model, case)
+        text = json.dumps(config).encode()
+        (corpus / "checkpoint_fuzz" / name).write_bytes(text + b"\0" + save(tensors))
+        (corpus / "config_fuzz" / name).write_bytes(text + b"\n")
+
+
 def main():
     become_capable()
     import torch
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["--seeds"]:
+        write_seeds()
+        return
     cases = own_cases()
     if not set(sys.argv[1:]) or not set(sys.argv[1:]) <= set(cases):
         cases |= package_cases()

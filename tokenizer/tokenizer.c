@@ -90,10 +90,20 @@ typedef struct {
     pf_tokens *out;
 } encoder;
 
+/* Appends the token that the piece is, if the model does not merge to such a one. */
+static pf_status encode_whole(encoder *e, const char *piece, size_t n_bytes, bool *found)
+{
+    const int32_t id = !e->t->ignore_merges ? -1 : pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
+    *found = id >= 0;
+    return id >= 0 ? pf_tokens_push(e->out, id) : PF_OK;
+}
+
 static pf_status encode_by_model(encoder *e, const char *piece, size_t n_bytes)
 {
+    bool found = false;
     if (e->t->unigram) return pf_unigram_encode(e->t->unigram, &e->unigram, piece, n_bytes, e->cancel, e->out);
-    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
+    if (!e->t->bpe.characters) PF_TRY(encode_whole(e, piece, n_bytes, &found)); /* of characters: encode_piece */
+    return found ? PF_OK : pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
 }
 
 static pf_status encode_cached(encoder *e, const char *piece, size_t n_bytes)
@@ -111,11 +121,10 @@ static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
 {
     encoder *e = user;
     if (pf_is_told(e->cancel)) return PF_CANCELLED;
-    if (e->t->ignore_merges) {
-        const int32_t id = pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
-        if (id >= 0) return pf_tokens_push(e->out, id);
-    }
     if (!e->t->bpe.characters) return encode_cached(e, piece, n_bytes);
+    bool found = false;
+    PF_TRY(encode_whole(e, piece, n_bytes, &found));
+    if (found) return PF_OK;
     for (size_t at = 0, end; at < n_bytes; at = end) {
         end = pf_bpe_find_cut(&e->t->bpe, piece, n_bytes, at);
         PF_TRY(encode_cached(e, piece + at, end - at));

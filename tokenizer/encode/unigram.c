@@ -27,6 +27,7 @@ struct pf_unigram {
     double *scores;        /* of the token that ends at each node */
     size_t n_nodes, capacity;
     int32_t root_child[256]; /* nodes; 0: none */
+    size_t longest_bytes;    /* of all tokens, and of a character */
     double unknown_score;
     int32_t unk_id;
     bool has_bytes;
@@ -146,8 +147,11 @@ pf_status pf_unigram_create(pf_unigram_token *tokens, size_t n, int32_t unk_id, 
     u->has_bytes = byte_id != NULL;
     for (int i = 0; i < 256; i++) u->byte_id[i] = byte_id ? byte_id[i] : -1;
     double least = n > 0 ? tokens[0].score : 0.0;
-    for (size_t i = 0; i < n; i++)
+    u->longest_bytes = 4;
+    for (size_t i = 0; i < n; i++) {
         if (tokens[i].score < least) least = tokens[i].score;
+        if (tokens[i].n_bytes > u->longest_bytes) u->longest_bytes = tokens[i].n_bytes;
+    }
     u->unknown_score = least - UNKNOWN_PENALTY;
     const pf_status status = build_trie(u, tokens, sort_tokens(tokens, n));
     if (status == PF_OK)
@@ -194,60 +198,49 @@ static pf_status reserve(pf_unigram_scratch *scratch, size_t n)
 {
     if (n <= scratch->capacity) return PF_OK;
     size_t capacity = scratch->capacity * 2 > n ? scratch->capacity * 2 : n, bytes;
-    if (capacity < 64) capacity = 64;
+    if (capacity < 256) capacity = 256;
     if (!pf_size_mul(capacity, sizeof *scratch->nodes, &bytes)) return PF_NOMEM;
-    free(scratch->nodes);
-    scratch->capacity = 0;
-    scratch->nodes = malloc(bytes);
-    if (!scratch->nodes) return PF_NOMEM;
+    pf_unigram_node *grown = realloc(scratch->nodes, bytes);
+    if (!grown) return PF_NOMEM;
+    scratch->nodes = grown;
     scratch->capacity = capacity;
     return PF_OK;
 }
 
+/* The part of a piece whose best way is not known yet. No token that was offered passes its end before it is known, so the parts
+ * before it are final, and only the sum is carried on. */
+typedef struct {
+    const pf_unigram *u;
+    pf_unigram_node *nodes; /* [reach + 1] of the ends of prefixes of the part */
+    const char *text;       /* the part */
+    size_t reach;           /* the last end that was offered a token */
+} part;
+
 /* Offers a token of this score that begins at `begin` to the way that ends at `end`. */
-static inline void offer(pf_unigram_node *nodes, size_t begin, size_t end, double score, int32_t id)
+static inline void offer(part *p, size_t begin, size_t end, double score, int32_t id)
 {
-    const double sum = score + nodes[begin].score;
-    if (nodes[end].begin >= 0 && !(sum > nodes[end].score)) return;
-    nodes[end].score = sum;
-    nodes[end].begin = (int32_t)begin;
-    nodes[end].id = id;
+    pf_unigram_node *node = &p->nodes[end];
+    const double sum = score + p->nodes[begin].score;
+    while (p->reach < end) p->nodes[++p->reach].begin = -1;
+    if (node->begin >= 0 && !(sum > node->score)) return;
+    node->score = sum;
+    node->begin = (int32_t)begin;
+    node->id = id;
 }
 
-/* Offers all tokens that begin at `begin`; returns how many bytes of the trie were looked at. */
-static size_t offer_tokens(const pf_unigram *u, pf_unigram_node *nodes, const char *piece, size_t n, size_t begin,
-                           size_t next, bool *has_single)
+/* Offers all tokens that begin at `begin` of the part [n]; returns how many bytes of the trie were looked at. */
+static size_t offer_tokens(part *p, size_t n, size_t begin, size_t next, bool *has_single)
 {
+    const pf_unigram *u = p->u;
     size_t i = begin;
     for (int32_t at = 0; i < n; i++) {
-        at = find_child(u, at, (unsigned char)piece[i]);
+        at = find_child(u, at, (unsigned char)p->text[i]);
         if (at == 0) break;
         if (u->nodes[at].id < 0) continue;
-        offer(nodes, begin, i + 1, u->scores[at], u->nodes[at].id);
+        offer(p, begin, i + 1, u->scores[at], u->nodes[at].id);
         if (i + 1 == next) *has_single = true;
     }
     return i - begin + 1;
-}
-
-static pf_status find_best(const pf_unigram *u, pf_unigram_scratch *scratch, const char *piece, size_t n,
-                           const volatile bool *cancel)
-{
-    pf_unigram_node *nodes = scratch->nodes;
-    const uint64_t limit = scratch->n_steps + MAX_STEPS + STEPS_A_BYTE * (uint64_t)n;
-    for (size_t i = 0; i <= n; i++) nodes[i].begin = -1;
-    nodes[0].score = 0.0;
-    for (size_t at = 0, next; at < n; at = next) {
-        bool has_single = false;
-        (void)pf_character_at(piece, at, &next);
-        scratch->n_steps += offer_tokens(u, nodes, piece, n, at, next, &has_single);
-        if (!has_single) {
-            if (u->unk_id < 0 && nodes[next].begin < 0) return PF_UNSUPPORTED;
-            if (u->unk_id >= 0) offer(nodes, at, next, u->unknown_score, u->unk_id);
-        }
-        if (scratch->n_steps > limit) return PF_LIMIT;
-        if ((at & 0xFFF) < next - at && pf_is_told(cancel)) return PF_CANCELLED;
-    }
-    return PF_OK;
 }
 
 /* The token with exactly this text; -1: none. */
@@ -273,23 +266,63 @@ static pf_status push_unknown(const pf_unigram *u, const char *run, size_t n, pf
     return PF_OK;
 }
 
+/* Appends the best way through the part up to `end`. */
+static pf_status push_best(const part *p, int32_t end, pf_tokens *out)
+{
+    pf_unigram_node *nodes = p->nodes;
+    for (int32_t at = end; at > 0; at = nodes[at].begin) nodes[nodes[at].begin].next = at;
+    for (int32_t at = 0, next; at < end; at = next) {
+        next = nodes[at].next;
+        if (nodes[next].id != p->u->unk_id) {
+            PF_TRY(pf_tokens_push(out, nodes[next].id));
+            continue;
+        }
+        while (next < end && nodes[nodes[next].next].id == p->u->unk_id) next = nodes[next].next;
+        PF_TRY(push_unknown(p->u, p->text + at, (size_t)(next - at), out));
+    }
+    return PF_OK;
+}
+
+/* Begins the part again at `end`, behind which no token reaches. */
+static void begin_part(part *p, size_t end)
+{
+    p->nodes[0].score = p->nodes[end].score;
+    p->text += end;
+    p->reach = 0;
+}
+
+static pf_status offer_at(part *p, size_t n, size_t at, size_t next, uint64_t *n_steps)
+{
+    bool has_single = false;
+    *n_steps += offer_tokens(p, n, at, next, &has_single);
+    if (has_single) return PF_OK;
+    if (p->u->unk_id < 0) return p->reach >= next && p->nodes[next].begin >= 0 ? PF_OK : PF_UNSUPPORTED;
+    offer(p, at, next, p->u->unknown_score, p->u->unk_id);
+    return PF_OK;
+}
+
+/* A run of unknown characters is one token, so a part does not end behind one of them. */
 pf_status pf_unigram_encode(const pf_unigram *u, pf_unigram_scratch *scratch, const char *piece, size_t n_bytes,
                             const volatile bool *cancel, pf_tokens *out)
 {
+    const uint64_t limit = scratch->n_steps + MAX_STEPS + STEPS_A_BYTE * (uint64_t)n_bytes;
+    part p = { .u = u, .text = piece };
     if (n_bytes == 0) return PF_OK;
     if (n_bytes >= INT32_MAX) return PF_LIMIT;
-    PF_TRY(reserve(scratch, n_bytes + 1));
-    PF_TRY(find_best(u, scratch, piece, n_bytes, cancel));
-    pf_unigram_node *nodes = scratch->nodes;
-    for (int32_t end = (int32_t)n_bytes; end > 0; end = nodes[end].begin) nodes[nodes[end].begin].next = end;
-    for (size_t at = 0, end; at < n_bytes; at = end) {
-        end = (size_t)nodes[at].next;
-        if (nodes[end].id != u->unk_id) {
-            PF_TRY(pf_tokens_push(out, nodes[end].id));
-            continue;
-        }
-        while (end < n_bytes && nodes[nodes[end].next].id == u->unk_id) end = (size_t)nodes[end].next;
-        PF_TRY(push_unknown(u, piece + at, end - at, out));
+    PF_TRY(reserve(scratch, 1));
+    scratch->nodes[0].score = 0.0;
+    for (size_t at = 0, next; p.text + at < piece + n_bytes; at = next) {
+        const size_t n = n_bytes - (size_t)(p.text - piece);
+        PF_TRY(reserve(scratch, at + (u->longest_bytes < n - at ? u->longest_bytes : n - at) + 1));
+        p.nodes = scratch->nodes;
+        (void)pf_character_at(p.text, at, &next);
+        PF_TRY(offer_at(&p, n, at, next, &scratch->n_steps));
+        if (scratch->n_steps > limit) return PF_LIMIT;
+        if (p.reach > next || (p.nodes[next].id == u->unk_id && next < n)) continue;
+        if (pf_is_told(cancel)) return PF_CANCELLED;
+        PF_TRY(push_best(&p, (int32_t)next, out));
+        begin_part(&p, next);
+        next = 0;
     }
     return PF_OK;
 }

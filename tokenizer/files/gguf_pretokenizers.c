@@ -2,9 +2,8 @@
  * The pre-tokenizers that tokenizer.ggml.pre names. Patterns and steps are those of the tokenizer.json files of the families that
  * have the name; the names and which of them ignore merges or begin with BOS are those of llama.cpp (src/llama-vocab.cpp).
  */
-#include <string.h>
+#include <stdio.h>
 
-#include "base/bytes.h"
 #include "tokenizer/files/document_parts.h"
 #include "tokenizer/files/gguf_tokenizer.h"
 #include "tokenizer/files/patterns.h"
@@ -171,22 +170,17 @@ static const row *find_row(pf_gguf_string name)
     return NULL;
 }
 
-/* Says which names are known. */
+/* Says which names are known: the first of each row, since a sentence does not hold all. */
 static pf_status refuse(const char *path, pf_gguf_string name, pf_error *error)
 {
-    pf_bytes known = { .data = NULL };
-    pf_status status = PF_OK;
+    char known[1024] = "";
+    size_t n = 0;
     for (int i = 0; i < N_ROWS; i++)
-        for (int k = 0; status == PF_OK && k < MAX_NAMES && ROWS[i].names[k] != NULL; k++) {
-            if (*ROWS[i].names[k] == '\0') continue;
-            if (known.n > 0) status = pf_bytes_append(&known, " ", 1);
-            if (status == PF_OK) status = pf_bytes_append(&known, ROWS[i].names[k], strlen(ROWS[i].names[k]));
-        }
-    if (status == PF_OK) status = pf_bytes_append(&known, "", 1);
-    status = pf_fail(error, PF_UNSUPPORTED, "%s: tokenizer.ggml.pre is \"%.*s\", which is not known (known: %s)", path,
-                     name.n_bytes < 60 ? (int)name.n_bytes : 60, name.text, status == PF_OK ? known.data : "");
-    pf_bytes_clear(&known);
-    return status;
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", ROWS[i].names[0]);
+    return pf_fail(
+        error, PF_UNSUPPORTED,
+        "%s: tokenizer.ggml.pre is \"%.*s\", which is not known (known are %s, and others that split as these)", path,
+        name.n_bytes < 60 ? (int)name.n_bytes : 60, name.text, known);
 }
 
 pf_status pf_gguf_pretokenizer_create(const char *path, pf_gguf_string name, pf_gguf_pretokenizer *out, pf_error *error)

@@ -16,6 +16,7 @@ struct pf_charsmap {
     size_t n_units;
     char *texts; /* [n_texts] */
     size_t n_texts;
+    bool begins[256]; /* whether a text of the trie begins with this byte */
     pf_charsmap_rule rule;
 };
 
@@ -25,6 +26,19 @@ typedef struct {
     const char *text; /* its replacement [n_text] */
     size_t n_text;
 } replacement;
+
+/* ---- units of the double array ---- */
+
+/* A unit has a label and leads to its children at an offset; with bit 8 the unit there holds a value. */
+static uint32_t label_of(uint32_t unit)
+{
+    return unit & (1u << 31 | 0xFF);
+}
+
+static size_t offset_of(uint32_t unit)
+{
+    return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
+}
 
 /* ---- reading ---- */
 
@@ -64,6 +78,10 @@ pf_status pf_charsmap_create(const uint8_t *data, size_t n, pf_charsmap_rule rul
     for (size_t i = 0; i < map->n_units; i++) map->units[i] = u32_le(data + 4 + 4 * i);
     memcpy(map->texts, texts, n_texts);
     map->texts[n_texts] = '\0';
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        const size_t at = offset_of(map->units[0]) ^ byte;
+        map->begins[byte] = at < map->n_units && label_of(map->units[at]) == byte;
+    }
     *out = map;
     return PF_OK;
 }
@@ -76,18 +94,7 @@ void pf_charsmap_destroy(pf_charsmap *map)
     free(map);
 }
 
-/* ---- the double array ---- */
-
-/* A unit has a label and leads to its children at an offset; with bit 8 the unit there holds a value. */
-static uint32_t label_of(uint32_t unit)
-{
-    return unit & (1u << 31 | 0xFF);
-}
-
-static size_t offset_of(uint32_t unit)
-{
-    return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
-}
+/* ---- searching ---- */
 
 static replacement replacement_at(const pf_charsmap *map, uint32_t value, size_t n_bytes)
 {
@@ -186,11 +193,20 @@ static pf_status write_grapheme(writer *w, const char *grapheme, size_t n)
     return PF_OK;
 }
 
-/* A character that utf8proc does not know breaks as this one does. */
+/* Marks of Unicode 17, which extend a grapheme in the library. Found by comparing both at every code point. */
+static const pf_character_range NEWER_MARKS[] = {
+    { 0x1ACF, 0x1ADD },   { 0x1AE0, 0x1AEB },   { 0x10EFA, 0x10EFB }, { 0x11B60, 0x11B67 },
+    { 0x1E6E3, 0x1E6E3 }, { 0x1E6E6, 0x1E6E6 }, { 0x1E6EE, 0x1E6EF }, { 0x1E6F5, 0x1E6F5 },
+};
+
+/* A character that utf8proc does not know breaks as the one that is returned. */
 static int32_t known_character(int32_t c)
 {
+    enum { SOME_MARK = 0x300 };
     if (utf8proc_category(c) != UTF8PROC_CATEGORY_CN) return c;
-    return pf_newer_category(c)[0] == 'M' ? 0x300 : c;
+    const bool is_mark =
+        pf_newer_category(c)[0] == 'M' || pf_is_in_ranges(NEWER_MARKS, sizeof NEWER_MARKS / sizeof *NEWER_MARKS, c);
+    return is_mark ? SOME_MARK : c;
 }
 
 static size_t grapheme_end(const char *text, size_t n, size_t at)
@@ -209,10 +225,30 @@ static size_t grapheme_end(const char *text, size_t n, size_t at)
     return end;
 }
 
+/* Where a run of ASCII that stays as it is ends: each character is a grapheme by itself, and no text begins with it. */
+static size_t plain_end(const writer *w, size_t at)
+{
+    while (at < w->n && (unsigned char)w->text[at] < 0x80 && !w->map->begins[(unsigned char)w->text[at]] &&
+           (at + 1 == w->n || (unsigned char)w->text[at + 1] < 0x80) && w->text[at] != '\r')
+        at++;
+    return at;
+}
+
+/* Writes such a run; *at: its end. The first character is left to the caller, which counts it. */
+static pf_status write_plain(writer *w, size_t *at)
+{
+    if (w->last < w->n_first || w->cursor < w->n_first) return PF_OK;
+    const size_t begin = *at;
+    *at = plain_end(w, begin);
+    return *at > begin ? write(w, 0, w->text + begin, *at - begin) : PF_OK;
+}
+
 static pf_status append_by_grapheme(writer *w, const volatile bool *cancel)
 {
     for (size_t at = 0, end; at < w->n; at = end) {
         if (pf_is_told(cancel)) return PF_CANCELLED;
+        PF_TRY(write_plain(w, &at));
+        if (at == w->n) break;
         end = grapheme_end(w->text, w->n, at);
         PF_TRY(write_grapheme(w, w->text + at, end - at));
     }
@@ -223,6 +259,8 @@ static pf_status append_by_longest(writer *w, const volatile bool *cancel)
 {
     for (size_t at = 0; at < w->n;) {
         if (pf_is_told(cancel)) return PF_CANCELLED;
+        PF_TRY(write_plain(w, &at));
+        if (at == w->n) break;
         const replacement r = find_prefix(w->map, w->text + at, w->n - at, true);
         const size_t end = at + r.n_bytes;
         if (r.n_bytes > 0 && (end == w->n || (w->text[end] & 0xC0) != 0x80)) {

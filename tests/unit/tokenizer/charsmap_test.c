@@ -48,6 +48,7 @@ static void by_grapheme_takes_the_shortest_prefix_and_by_longest_the_longest(voi
     assert_maps(PF_CHARSMAP_BY_GRAPHEME, "x\u0301\u0302\u0303y",
                 "X\u0301\u0302\u0303y"); /* seven bytes: by character */
     assert_maps(PF_CHARSMAP_BY_LONGEST, "a\u200bb", "ab");
+    assert_maps(PF_CHARSMAP_BY_GRAPHEME, "x\u1acfy", "Xy"); /* a mark of Unicode 17 */
 }
 
 /* The first character's bytes grow and shrink with it. */

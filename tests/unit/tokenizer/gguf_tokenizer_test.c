@@ -7,6 +7,8 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode/byte_to_unicode.h"
+#include "tokenizer/unicode/character_bytes.h"
 
 enum { MAX_TOKENS = 1024 };
 
@@ -151,6 +153,68 @@ static void byte_level_files_give_the_ids_of_tokenizer_json(void **state)
     json_decref(golden);
 }
 
+/* A vocabulary of the bytes and one pair of them. */
+static void put_pair(gguf_writer *w, const char *pre, const char *left, const char *right)
+{
+    char texts[257][8], pair[16];
+    const char *list[257], *merge = pair;
+    for (int b = 0; b < 256; b++) {
+        texts[b][pf_character_put(pf_byte_to_unicode((unsigned char)b), texts[b])] = '\0';
+        list[b] = texts[b];
+    }
+    snprintf(texts[256], sizeof texts[256], "%s%s", left, right);
+    list[256] = texts[256];
+    snprintf(pair, sizeof pair, "%s %s", left, right);
+    gguf_put_string(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_string(w, "tokenizer.ggml.pre", pre);
+    gguf_put_strings(w, "tokenizer.ggml.tokens", list, 257);
+    gguf_put_strings(w, "tokenizer.ggml.merges", &merge, 1);
+}
+
+/* A pair that stands in one piece is merged, one that is cut apart is not. "\u0120" is a space, "\u010A" a line end. */
+static void pre_tokenizers_cut_as_their_names_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre, *left, *right, *text;
+        bool merged;
+    } cases[] = {
+        { "llama-bpe", "1", "2", "x1234", true },
+        { "superbpe", "1", "2", "x1234", false },
+        { "superbpe", "2", "3", "x1234", true },
+        { "tiny_aya", "1", "2", "1234", false },
+        { "tiny_aya", "2", "3", "1234", true },
+        { "qwen2", "1", "2", "1234", false },
+        { "minicpm5", "3", "4", "1234", false },
+        { "minicpm5", "2", "3", "1234", true },
+        { "qwen2", "b", "\u0120", "ab c", false },
+        { "exaone-moe", "b", "\u0120", "ab c", true },
+        { "ufakzeka", "'", "s", "a'se", true },
+        { "qwen2", "s", "e", "a'se", false },
+        { "bailingmoe", "\u010A", "\u010A", "a\n\nb", true },
+        { "qwen2", "\u010A", "\u010A", "a\n\nb", true },
+        { "seed-coder", "!", "\u010A", "!\nb", false },
+        { "qwen2", "!", "\u010A", "!\nb", true },
+        { "laguna", "!", "\u010A", "!\nb", false },
+        { "spark2_5", "\u010A", "\u010A", "a\n\nb", false },
+        { "jais-2", "\u0120", "\u0120", "    a", true },
+        { "youtu", "1", "2", "12", false },
+        { "hy_v4", "1", "2", "12", true },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        gguf_writer w = { .n_keys = 0 };
+        put_pair(&w, cases[i].pre, cases[i].left, cases[i].right);
+        save(&w);
+        pf_tokenizer *t = open_saved();
+        pf_tokens ids = encode(t, cases[i].text);
+        bool merged = false;
+        for (int32_t k = 0; k < ids.n; k++) merged = merged || ids.ids[k] == 256;
+        if (merged != cases[i].merged) fail_msg("%s: \"%s\" (case %zu)", cases[i].pre, cases[i].text, i);
+        pf_tokens_clear(&ids);
+        pf_tokenizer_close(t);
+    }
+}
+
 static void qwen2_composes_characters(void **state)
 {
     (void)state;
@@ -236,7 +300,14 @@ static void metadata_that_cannot_be_read_are_refused(void **state)
     put_model(&w, "bert", "x", texts, 2);
     assert_refused(&w, PF_UNSUPPORTED, "tokenizer.ggml.model is \"bert\"");
     put_model(&w, "gpt2", "of-tomorrow", texts, 2);
-    assert_refused(&w, PF_UNSUPPORTED, "tokenizer.ggml.pre is \"of-tomorrow\"");
+    assert_refused(&w, PF_UNSUPPORTED,
+                   "tokenizer.ggml.pre is \"of-tomorrow\", which is not known (known are llama-bpe, dbrx, qwen2, ");
+    put_model(&w, "t5", "", texts, 2);
+    assert_refused(&w, PF_FORMAT, "no tokenizer.ggml.scores");
+    put_model(&w, "t5", "", texts, 2);
+    gguf_put_f32s(&w, "tokenizer.ggml.scores", (const float[]){ 0.0f, 0.0f }, 2);
+    gguf_put_strings(&w, "tokenizer.ggml.precompiled_charsmap", merge, 1);
+    assert_refused(&w, PF_FORMAT, "tokenizer.ggml.precompiled_charsmap has elements of type string, expected integers");
     put_model(&w, "gpt2", "gpt-2", texts, 2);
     assert_refused(&w, PF_FORMAT, "no tokenizer.ggml.merges");
     put_model(&w, "gpt2", "gpt-2", twice, 2);
@@ -283,9 +354,13 @@ int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        T(byte_level_files_give_the_ids_of_tokenizer_json),   T(qwen2_composes_characters),
-        T(sentencepiece_files_give_the_ids_of_sentencepiece), T(control_tokens_are_special_and_padding_is_no_token),
-        T(metadata_that_cannot_be_read_are_refused),          T(a_long_token_does_not_take_long),
+        T(byte_level_files_give_the_ids_of_tokenizer_json),
+        T(pre_tokenizers_cut_as_their_names_say),
+        T(qwen2_composes_characters),
+        T(sentencepiece_files_give_the_ids_of_sentencepiece),
+        T(control_tokens_are_special_and_padding_is_no_token),
+        T(metadata_that_cannot_be_read_are_refused),
+        T(a_long_token_does_not_take_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

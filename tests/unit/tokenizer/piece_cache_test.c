@@ -59,7 +59,7 @@ enum { N_TOKENS = 24, UNK = 0 };
 /* Letters a to d and a letter of two bytes; d has no token. Other tokens join two earlier ones. */
 static void make_bpe(pf_bpe *bpe, uint64_t *rng)
 {
-    char texts[N_TOKENS][64] = { "", "a", "b", "c", "\u00e9" };
+    char texts[N_TOKENS][16] = { "", "a", "b", "c", "\u00e9" };
     int32_t n = 5;
     *bpe = (pf_bpe){ .unk_id = UNK, .fuse_unk = draw(rng) % 2 == 0 };
     for (int i = 0; i < 256; i++) bpe->byte_id[i] = -1;
@@ -70,10 +70,10 @@ static void make_bpe(pf_bpe *bpe, uint64_t *rng)
     while (n < N_TOKENS) {
         const int32_t left = 1 + (int32_t)(draw(rng) % (uint64_t)(n - 1)),
                       right = 1 + (int32_t)(draw(rng) % (uint64_t)(n - 1));
-        if (strlen(texts[left]) + strlen(texts[right]) > 8) {
-            texts[n][0] = '\0';
-        } else {
-            snprintf(texts[n], sizeof texts[n], "%s%s", texts[left], texts[right]);
+        const size_t n_left = strlen(texts[left]), n_right = strlen(texts[right]);
+        if (n_left + n_right <= 8) {
+            memcpy(texts[n], texts[left], n_left);
+            memcpy(texts[n] + n_left, texts[right], n_right + 1);
             pf_bpe_set_merge(bpe, left, right, n, n);
         }
         n++;

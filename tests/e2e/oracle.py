@@ -185,7 +185,7 @@ def main():
     isas = [isa for isa in ISAS if pilotfish.has(isa)]
     assert "scalar" in isas
     check_side_files(pilotfish, arguments.seed, arguments.side_files)
-    for kind in ("Maker", "CharacterMaker"):
+    for kind in ("Maker", "CharacterMaker", "UnigramMaker"):
         check_tokenizers(pilotfish, kind, arguments.seed, arguments.tokenizers)
     check_variants(pilotfish, isas, arguments.seed)
     check_bundled(pilotfish, isas, arguments.prompts)

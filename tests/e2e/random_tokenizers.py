@@ -1,11 +1,14 @@
-"""Makes random tokenizer.json files of BPE with Hugging Face's library, and texts for them.
+"""Makes random tokenizer.json files with Hugging Face's library, and texts for them.
 
 Maker: byte-level, with the pre-tokenizers of models in use. CharacterMaker: SentencePiece's form, with Metaspace or the
-equivalent normalizers, and every other supported part. Both have added tokens with any flags, post-processors and options of
+equivalent normalizers, and every other supported part. UnigramMaker: the same parts around a Unigram model, with tables of replaced
+characters. All have added tokens with any flags, post-processors and options of
 the model. Excluded are cases in which the library is random (two added tokens that a normalizer makes equal), fails (white
 space that strips adjacent white space), or loses text (characters without a token).
 """
+import base64
 import json
+import struct
 import unicodedata
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -29,6 +32,40 @@ ADDED = ["<mask>", "<sep>", "<a>", "<ab>", "<abc>", "foo", "foobar", "the", "\n\
          " ", "1", "\u0301", "\t"]
 CORPUS = [" ".join(WORDS), "".join(SPACES), "Permission is hereby granted, free of charge, to any person obtaining a copy "
           "of this software; 1999 2024 x86_64\n\n\tif (x == y) return 'don\u2019t';\r\n"] * 3
+
+
+class CharsMap:
+    """Builds a precompiled_charsmap from pairs of texts: a double array of darts-clone, and the replacements."""
+
+    def __init__(self, pairs):
+        self.units, self.taken, self.texts = [0] * 256, {0}, b""
+        trie = {}
+        for key, text in pairs:
+            node = trie
+            for byte in key.encode():
+                node = node.setdefault(byte, {})
+            node[0] = len(self.texts)
+            self.texts += text.encode() + b"\0"
+        self.place(0, trie)
+
+    def place(self, at, node):
+        """The children of the unit `at` lie at base ^ byte; the value of a text at base."""
+        base = next(b for b in range(1, 1 << 20) if not any(b ^ byte in self.taken for byte in node))
+        self.units += [0] * ((base | 255) + 1 - len(self.units))
+        self.taken.update(base ^ byte for byte in node)
+        self.units[at] |= (at ^ base) << 10 | (0 in node) << 8
+        for byte, child in node.items():
+            self.units[base ^ byte] = child | 1 << 31 if byte == 0 else byte
+        for byte, child in node.items():
+            if byte != 0:
+                self.place(base ^ byte, child)
+
+    def bytes(self):
+        array = b"".join(struct.pack("<I", unit) for unit in self.units)
+        return struct.pack("<I", len(array)) + array + self.texts
+
+    def base64(self):
+        return base64.b64encode(self.bytes()).decode()
 
 
 class Maker:
@@ -195,14 +232,20 @@ class CharacterMaker(Maker):
         if model["byte_fallback"] and not missing and self.often(0.5):
             model["unk_token"] = None
 
+    def model(self, _=None):
+        return models.BPE(unk_token="<unk>", fuse_unk=self.often(0.5), ignore_merges=self.often(0.3))
+
+    def trainer(self):
+        return trainers.BpeTrainer(
+            vocab_size=self.random.choice([100, 300, 800]), special_tokens=["<unk>", "<s>", "</s>"],
+            limit_alphabet=self.random.choice([20, 60, 1000]), show_progress=False, max_token_length=self.random.choice([None, 8]))
+
     def write(self, path):
-        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=self.often(0.5), ignore_merges=self.often(0.3)))
+        tokenizer = Tokenizer(self.model())
         for name, part in [("normalizer", self.normalizer()), ("pre_tokenizer", self.pre_tokenizer()), ("decoder", self.decoder())]:
             if part is not None:
                 setattr(tokenizer, name, part)
-        tokenizer.train_from_iterator([text.replace("\0", "") for text in CORPUS], trainers.BpeTrainer(
-            vocab_size=self.random.choice([100, 300, 800]), special_tokens=["<unk>", "<s>", "</s>"],
-            limit_alphabet=self.random.choice([20, 60, 1000]), show_progress=False, max_token_length=self.random.choice([None, 8])))
+        tokenizer.train_from_iterator([text.replace("\0", "") for text in CORPUS], self.trainer())
         document = json.loads(tokenizer.to_str())
         document["added_tokens"] = []
         self.byte_tokens(document)
@@ -228,3 +271,38 @@ class CharacterMaker(Maker):
             taken.add(form)
             tokenizer.add_tokens([AddedToken(text, normalized=normalized, **flags)])
             self.added.append(text)
+
+
+class UnigramMaker(CharacterMaker):
+    CLUSTERS = ["e\u0301", "a\u030a", "A\u030a\u0301", "\r\n", "\u00e9\u0301", "x\u200d", "\u0915\u094d", "1\ufe0f"]
+
+    def normalizer(self):
+        parts = super().normalizer()
+        if self.often(0.5):
+            return parts
+        sources = {self.random.choice(self.random.choice([WORDS, SPACES, self.CLUSTERS, "abcXYZ \n\r\t\u3000\u00bd\ufb01"]))[:3]
+                   for _ in range(self.random.randint(1, 25))} - {"", "\0"}
+        pairs = [(x, self.random.choice(["", " ", "a", "\u00e9", "xy", "\u2581", x + x])) for x in sorted(sources) if "\0" not in x]
+        made = normalizers.Precompiled(CharsMap(pairs).bytes())
+        return normalizers.Sequence([made, parts] if parts else [made])
+
+    def model(self, _=None):
+        return models.Unigram()
+
+    def trainer(self):
+        return trainers.UnigramTrainer(vocab_size=self.random.choice([500, 700, 1000]), special_tokens=["<unk>", "<s>", "</s>"],
+                                       unk_token="<unk>", max_piece_length=self.random.choice([3, 8, 16]), show_progress=False)
+
+    def byte_tokens(self, document):
+        """Some characters become unknown; scores may be rounded, so that many ways have equal sums."""
+        model = document["model"]
+        rounded = self.often(0.5)
+        kept = [x for x in model["vocab"][3:] if len(x[0]) > 1 or self.often(0.8)]
+        model["vocab"] = model["vocab"][:3] + [[text, float(round(score)) if rounded else score] for text, score in kept]
+        model["byte_fallback"] = self.often(0.6)
+        missing = self.random.sample(range(256), self.random.choice([0, 0, 0, 1, 100, 256]))
+        model["vocab"] += [[f"<0x{byte:02X}>", 0.0] for byte in sorted(set(range(256)) - set(missing))]
+
+    def finish(self, document, path):
+        path.write_text(json.dumps(document))
+        return Tokenizer.from_file(str(path))

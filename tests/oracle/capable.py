@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6"]
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6",
+            "tokenizers==0.23.3", "sentencepiece==0.2.3", "tiktoken==0.14.0", "protobuf"]
 
 
 def become_capable():

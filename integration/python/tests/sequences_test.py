@@ -215,6 +215,15 @@ class SequencesTest(unittest.TestCase):
         self.assertEqual(rig.step(("a", [1] * 10)), [[]])
         self.assertEqual(rig.sequences.figures["asked"], 1)
 
+    def test_the_prompts_of_a_batch_stay_below_what_a_server_takes(self):
+        rig = Rig(max_context=300_000)
+        rows = [(i, [1] * 250_000) for i in range(3)]
+        _, batch, _ = rig.ask(*rows)
+        self.assertEqual(len(batch.opens), 2)
+        self.assertLess(batch.ByteSize(), 4 << 20)
+        _, batch, _ = rig.ask(*rows)
+        self.assertEqual([len(o.tokens) for o in batch.opens], [249_999])
+
     def test_max_draft_of_a_row_cuts_its_proposal_and_0_asks_for_none(self):
         rig = Rig()
         self.assertEqual(rig.step(("a", PROMPT, 2)), [chain(PROMPT, 2)])

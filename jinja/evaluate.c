@@ -48,11 +48,12 @@ pf_jinja_value pf_jinja_field(pf_jinja_run *run, const pf_jinja_value *of, pf_ji
 
 static pf_jinja_value character_at(pf_jinja_run *run, pf_jinja_text text, int64_t i)
 {
-    const size_t n = pf_jinja_characters(text);
+    const size_t n = pf_jinja_characters(run->heap, text);
     if (!pf_jinja_step(run->heap, text.n / 16)) return nothing();
     if (i < 0) i += (int64_t)n;
     if (i < 0 || (uint64_t)i >= n) return nothing();
-    const size_t begin = pf_jinja_byte_of(text, (size_t)i), end = pf_jinja_byte_of(text, (size_t)i + 1);
+    const size_t begin = pf_jinja_byte_of(run->heap, text, (size_t)i),
+                 end = pf_jinja_byte_of(run->heap, text, (size_t)i + 1);
     return pf_jinja_string((pf_jinja_text){ text.data + begin, end - begin });
 }
 
@@ -119,7 +120,8 @@ static pf_jinja_value slice_text(pf_jinja_run *run, pf_jinja_text text, const sl
 {
     if (s->step == 1) {
         if (s->end <= s->begin) return pf_jinja_string(PF_JINJA_TEXT(""));
-        const size_t begin = pf_jinja_byte_of(text, (size_t)s->begin), end = pf_jinja_byte_of(text, (size_t)s->end);
+        const size_t begin = pf_jinja_byte_of(run->heap, text, (size_t)s->begin),
+                     end = pf_jinja_byte_of(run->heap, text, (size_t)s->end);
         return pf_jinja_string((pf_jinja_text){ text.data + begin, end - begin });
     }
     pf_jinja_builder b = { .n = 0 };
@@ -137,8 +139,9 @@ static pf_jinja_value evaluate_slice(pf_jinja_run *run, const pf_jinja_node *nod
     slice s;
     if (of.kind == PF_JINJA_STRING) {
         if (!pf_jinja_step(run->heap, of.as.text.n / 16)) return nothing();
-        return resolve_slice(run, node, (int64_t)pf_jinja_characters(of.as.text), &s) ? slice_text(run, of.as.text, &s)
-                                                                                      : nothing();
+        return resolve_slice(run, node, (int64_t)pf_jinja_characters(run->heap, of.as.text), &s)
+                   ? slice_text(run, of.as.text, &s)
+                   : nothing();
     }
     if (of.kind == PF_JINJA_UNDEFINED) return fail_undefined(run, &of);
     if (!pf_jinja_is_sequence(&of)) {

@@ -321,7 +321,7 @@ FILTER(to_round)
 FILTER(length)
 {
     (void)args;
-    if (of->kind == PF_JINJA_STRING) return pf_jinja_int((int64_t)pf_jinja_characters(of->as.text));
+    if (of->kind == PF_JINJA_STRING) return pf_jinja_int((int64_t)pf_jinja_characters(run->heap, of->as.text));
     if (of->kind == PF_JINJA_UNDEFINED) return pf_jinja_int(0);
     if (pf_jinja_is_mapping(of)) return pf_jinja_int((int64_t)of->as.dict->n);
     if (pf_jinja_is_sequence(of)) return pf_jinja_int((int64_t)of->as.list->n);

@@ -140,7 +140,7 @@ static pf_jinja_value split_at_space(pf_jinja_run *run, pf_jinja_text text, int6
         }
         size_t end = 0;
         for (; end < text.n && pf_jinja_step(run->heap, 1);) {
-            const size_t n = pf_jinja_byte_of((pf_jinja_text){ text.data + end, text.n - end }, 1);
+            const size_t n = pf_jinja_byte_of(run->heap, (pf_jinja_text){ text.data + end, text.n - end }, 1);
             if (pf_jinja_strip(run->heap, (pf_jinja_text){ text.data + end, n }, NULL, true, false).n == 0) break;
             end += n;
         }
@@ -219,9 +219,9 @@ METHOD(replace)
         pf_jinja_replace(run->heap, self->as.text, from, to, pf_jinja_integer_argument(args, 2, "count", -1)));
 }
 
-static int64_t character_of(pf_jinja_text text, size_t at)
+static int64_t character_of(pf_jinja_run *run, pf_jinja_text text, size_t at)
 {
-    return at >= text.n ? -1 : (int64_t)pf_jinja_characters((pf_jinja_text){ text.data, at });
+    return at >= text.n ? -1 : (int64_t)pf_jinja_characters(run->heap, (pf_jinja_text){ text.data, at });
 }
 METHOD(find)
 {
@@ -229,15 +229,15 @@ METHOD(find)
     if (!text_argument(run, args, 0, "sub", "find", &part)) return pf_jinja_none();
     if (part.n == 0) return pf_jinja_int(0);
     const int64_t from = pf_jinja_integer_argument(args, 1, "start", 0);
-    const size_t begin = pf_jinja_byte_of(self->as.text, from > 0 ? (size_t)from : 0);
-    return pf_jinja_int(character_of(self->as.text, pf_jinja_find(run->heap, self->as.text, part, begin)));
+    const size_t begin = pf_jinja_byte_of(run->heap, self->as.text, from > 0 ? (size_t)from : 0);
+    return pf_jinja_int(character_of(run, self->as.text, pf_jinja_find(run->heap, self->as.text, part, begin)));
 }
 METHOD(rfind)
 {
     pf_jinja_text part;
     if (!text_argument(run, args, 0, "sub", "rfind", &part)) return pf_jinja_none();
-    if (part.n == 0) return pf_jinja_int((int64_t)pf_jinja_characters(self->as.text));
-    return pf_jinja_int(character_of(self->as.text, find_last(run, self->as.text, part, self->as.text.n)));
+    if (part.n == 0) return pf_jinja_int((int64_t)pf_jinja_characters(run->heap, self->as.text));
+    return pf_jinja_int(character_of(run, self->as.text, find_last(run, self->as.text, part, self->as.text.n)));
 }
 METHOD(text_index)
 {
@@ -251,7 +251,7 @@ METHOD(text_count)
     pf_jinja_text part;
     int64_t n = 0;
     if (!text_argument(run, args, 0, "sub", "count", &part)) return pf_jinja_none();
-    if (part.n == 0) return pf_jinja_int((int64_t)pf_jinja_characters(self->as.text) + 1);
+    if (part.n == 0) return pf_jinja_int((int64_t)pf_jinja_characters(run->heap, self->as.text) + 1);
     for (size_t at = 0; pf_jinja_step(run->heap, 1); n++) {
         const size_t found = pf_jinja_find(run->heap, self->as.text, part, at);
         if (found >= self->as.text.n) break;
@@ -282,7 +282,7 @@ METHOD(zfill)
     const bool has_sign = text.n > 0 && (text.data[0] == '-' || text.data[0] == '+');
     pf_jinja_builder b = { .n = 0 };
     pf_jinja_add(run->heap, &b, text.data, has_sign);
-    for (int64_t i = (int64_t)pf_jinja_characters(text); i < width && pf_jinja_step(run->heap, 1); i++)
+    for (int64_t i = (int64_t)pf_jinja_characters(run->heap, text); i < width && pf_jinja_step(run->heap, 1); i++)
         pf_jinja_add(run->heap, &b, "0", 1);
     pf_jinja_add(run->heap, &b, text.data + has_sign, text.n - has_sign);
     return pf_jinja_string((pf_jinja_text){ b.data, b.n });
@@ -294,8 +294,8 @@ static pf_jinja_value pad(pf_jinja_run *run, const pf_jinja_value *self, const p
     const int64_t width = pf_jinja_integer_argument(args, 0, "width", 0);
     const pf_jinja_value *given = pf_jinja_argument(args, 1, "fillchar");
     const pf_jinja_text fill = given != NULL && given->kind == PF_JINJA_STRING ? given->as.text : PF_JINJA_TEXT(" ");
-    const int64_t missing = width - (int64_t)pf_jinja_characters(self->as.text);
-    if (pf_jinja_characters(fill) != 1) return fail_argument(run, "center", "a fill of one character");
+    const int64_t missing = width - (int64_t)pf_jinja_characters(run->heap, self->as.text);
+    if (pf_jinja_characters(run->heap, fill) != 1) return fail_argument(run, "center", "a fill of one character");
     if (missing <= 0) return *self;
     const int64_t left = side < 0 ? 0 : side > 0 ? missing : missing / 2 + (missing & width & 1);
     pf_jinja_builder b = { .n = 0 };
@@ -583,7 +583,7 @@ pf_jinja_value pf_jinja_items(pf_jinja_run *run, const pf_jinja_value *of)
     if (!pf_jinja_is_well(run->heap)) return list;
     switch (of->kind) {
     case PF_JINJA_LIST:
-    case PF_JINJA_TUPLE: return *of;
+    case PF_JINJA_TUPLE: (void)pf_jinja_step(run->heap, of->as.list->n); return *of; /* they are gone through */
     case PF_JINJA_UNDEFINED: return list;
     case PF_JINJA_DICT:
     case PF_JINJA_NAMESPACE:
@@ -593,7 +593,7 @@ pf_jinja_value pf_jinja_items(pf_jinja_run *run, const pf_jinja_value *of)
     case PF_JINJA_STRING:
         for (size_t at = 0, n; at < of->as.text.n && pf_jinja_is_well(run->heap); at += n) {
             const pf_jinja_text rest = { of->as.text.data + at, of->as.text.n - at };
-            n = pf_jinja_byte_of(rest, 1);
+            n = pf_jinja_byte_of(run->heap, rest, 1);
             push_text(run, &list, rest, 0, n);
         }
         return list;

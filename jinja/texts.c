@@ -19,7 +19,7 @@ pf_jinja_text pf_jinja_replace(pf_jinja_heap *heap, pf_jinja_text text, pf_jinja
     size_t at = 0;
     for (int64_t i = 0; (most < 0 || i < most) && pf_jinja_step(heap, 1); i++) {
         if (from.n == 0) { /* between all characters */
-            const size_t next = pf_jinja_byte_of((pf_jinja_text){ text.data + at, text.n - at }, 1);
+            const size_t next = pf_jinja_byte_of(heap, (pf_jinja_text){ text.data + at, text.n - at }, 1);
             pf_jinja_add(heap, &b, to.data, to.n);
             if (at >= text.n) break;
             pf_jinja_add(heap, &b, text.data + at, next);

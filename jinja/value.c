@@ -148,7 +148,8 @@ void pf_jinja_put(pf_jinja_heap *heap, pf_jinja_value *value, pf_jinja_value key
 static bool lists_equal(pf_jinja_heap *heap, const pf_jinja_list *a, const pf_jinja_list *b)
 {
     bool equal = a->n == b->n && enter(heap);
-    for (size_t i = 0; equal && i < a->n; i++) equal = pf_jinja_equal(heap, &a->items[i], &b->items[i]);
+    for (size_t i = 0; equal && i < a->n; i++)
+        equal = pf_jinja_step(heap, 1) && pf_jinja_equal(heap, &a->items[i], &b->items[i]);
     if (a->n == b->n) leave(heap);
     return equal;
 }
@@ -187,7 +188,7 @@ bool pf_jinja_equal(pf_jinja_heap *heap, const pf_jinja_value *a, const pf_jinja
 static bool lists_less(pf_jinja_heap *heap, const pf_jinja_list *a, const pf_jinja_list *b, bool *less)
 {
     bool is_ordered = enter(heap), is_decided = false;
-    for (size_t i = 0; is_ordered && !is_decided && i < a->n && i < b->n; i++) {
+    for (size_t i = 0; is_ordered && !is_decided && i < a->n && i < b->n && pf_jinja_step(heap, 1); i++) {
         is_decided = !pf_jinja_equal(heap, &a->items[i], &b->items[i]);
         if (is_decided) is_ordered = pf_jinja_less(heap, &a->items[i], &b->items[i], less);
     }
@@ -257,15 +258,17 @@ static size_t character_length(pf_jinja_text text, size_t at)
     return pf_utf8_length(text.data + at, text.n - at, &valid);
 }
 
-size_t pf_jinja_characters(pf_jinja_text text)
+size_t pf_jinja_characters(pf_jinja_heap *heap, pf_jinja_text text)
 {
+    (void)pf_jinja_step(heap, text.n / 64);
     size_t n = 0;
     for (size_t at = 0; at < text.n; at += character_length(text, at)) n++;
     return n;
 }
 
-size_t pf_jinja_byte_of(pf_jinja_text text, size_t character)
+size_t pf_jinja_byte_of(pf_jinja_heap *heap, pf_jinja_text text, size_t character)
 {
+    (void)pf_jinja_step(heap, (character < text.n ? character : text.n) / 64);
     size_t at = 0;
     for (size_t i = 0; i < character && at < text.n; i++) at += character_length(text, at);
     return at;

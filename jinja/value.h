@@ -163,8 +163,9 @@ bool pf_jinja_to_json(pf_jinja_heap *heap, const pf_jinja_value *v, const pf_jin
 /* The value of a JSON document. */
 pf_jinja_value pf_jinja_of_json(pf_jinja_heap *heap, const json_t *json);
 
-/* Characters of a text, which counts what is no UTF-8 byte by byte; the byte where character i begins (n: the end). */
-size_t pf_jinja_characters(pf_jinja_text text);
-size_t pf_jinja_byte_of(pf_jinja_text text, size_t character);
+/* Characters of a text, which counts what is no UTF-8 byte by byte; the byte where character i begins (n: the end). The bytes that
+ * are read count as steps. */
+size_t pf_jinja_characters(pf_jinja_heap *heap, pf_jinja_text text);
+size_t pf_jinja_byte_of(pf_jinja_heap *heap, pf_jinja_text text, size_t character);
 
 #endif

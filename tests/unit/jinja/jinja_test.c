@@ -90,6 +90,17 @@ static void a_template_ends_within_its_limits(void **state)
     assert_refused("{% macro f(x) %}{{ g(x) }}{% endmacro %}{% macro g(x) %}{{ f([x]) }}{% endmacro %}{{ f(1) }}",
                    PF_LIMIT, "deep");
     assert_refused("{% for a in range(99999) %}{{ 'abcdefghij' * 1000 }}{% endfor %}", PF_LIMIT, "MiB");
+    static const char *const reads[] = {
+        "x | length", "(x | list)[0]", "l | sum", "l == l", "l < l", "x[-1]", "l | max"
+    };
+    for (size_t i = 0; i < PF_COUNT(reads); i++) {
+        char source[256];
+        snprintf(source, sizeof source,
+                 "{%% set x = 'a' * 10 ** 7 %%}{%% set l = range(99999) | list %%}"
+                 "{%% for i in range(99999) %%}{{ %s }}{%% endfor %%}",
+                 reads[i]);
+        assert_refused(source, PF_LIMIT, "");
+    }
     assert_refused("{% for a in range(9999) %}{{ range(9999) | map('string') | join | length }}{% endfor %}", PF_LIMIT,
                    "");
     assert_refused("{% for a in range(99999) %}{{ range(99999) | tojson | length }}{% endfor %}", PF_LIMIT, "");

@@ -733,6 +733,34 @@ static void two_sessions_of_one_peer_take_no_answers_of_each_other(void **state)
     }
 }
 
+/* The proposal of a request that was cancelled arrives a tenth of the way into the wait for the next one's. */
+static void an_answer_to_an_earlier_request_of_a_kept_sequence_is_not_counted(void **state)
+{
+    pair *p = *state;
+    generated out;
+    bool cancel = false;
+    pf_error error = { 0 };
+    pf_request request = plain_request();
+    late_peer late = late_peer_of(p->drafter, MS, p->clock_ns);
+    pf_session *session = open_session(p, p->verifier, &late.head);
+    late.cancels = &cancel;
+    request.cancel = &cancel;
+    request.keep_sequence = true;
+    const uint64_t begin_ns = *p->clock_ns;
+    assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    assert_int_equal(late.n, 1);
+    late.cancels = NULL;
+    cancel = false;
+    request.max_new_tokens = 2;
+    *p->clock_ns = begin_ns + MS * 9 / 10;
+    p->n_warnings = 0;
+    assert_ok(run(session, &request, &out, &error), error);
+    assert_memory_equal(out.tokens, p->plain.tokens, 2 * sizeof *out.tokens);
+    assert_int_equal(p->n_warnings, 0);
+    assert_true(session->draft_wait.latency_ns >= (double)MS);
+    pf_session_destroy(session);
+}
+
 static void reading_the_prompt_is_no_round(void **state)
 {
     pair *p = *state;
@@ -1046,6 +1074,7 @@ int main(void)
         cmocka_unit_test(an_answer_resets_the_return_limit_of_a_verifier),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(two_sessions_of_one_peer_take_no_answers_of_each_other),
+        cmocka_unit_test(an_answer_to_an_earlier_request_of_a_kept_sequence_is_not_counted),
         cmocka_unit_test(reading_the_prompt_is_no_round),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
         cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),

@@ -37,6 +37,7 @@ class Talk:
             [case.pilotfish.path, "chat", "-m", str(case.target), *map(str, arguments)], stdin=slave, stderr=slave,
             stdout=subprocess.PIPE, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             env={**case.pilotfish.environment, **(environment or {})})
+        case.addCleanup(self.process.kill)
 
     def resize(self, columns):
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
@@ -52,6 +53,8 @@ class Talk:
         until = time.monotonic() + QUICKLY
         while not re.search(pattern, CONTROLS.sub(b"", self.screen)):
             self.case.assertTrue(self.read(until - time.monotonic()), (pattern, self.screen))
+        if pattern == PROMPT:
+            self.wait_for_editing()
         shown, self.screen = self.screen, b""
         return shown
 
@@ -62,12 +65,12 @@ class Talk:
         self.type(keys + b"\r")
         return self.wait_for(PROMPT)
 
-    def wait_for_editing(self, before):
-        """Until the terminal's mode is another one than it was."""
+    def wait_for_editing(self):
+        """The prompt is there before keys arrive one by one."""
         until = time.monotonic() + QUICKLY
-        while termios.tcgetattr(self.slave)[3] == before[3]:
+        while termios.tcgetattr(self.slave)[3] & termios.ICANON:
             self.case.assertLess(time.monotonic(), until)
-            time.sleep(0.02)
+            time.sleep(0.01)
 
     def take_answer(self, seconds):
         """What there is of it, waiting for the first byte; b"": nothing."""
@@ -176,7 +179,6 @@ class Terminal(Case):
         talk = Talk(self, "-n", N)
         before = termios.tcgetattr(talk.slave)
         talk.wait_for(PROMPT)
-        talk.wait_for_editing(before)
         talk.process.send_signal(signal.SIGTERM)
         talk.process.wait(QUICKLY)
         self.assertEqual(termios.tcgetattr(talk.slave)[:4], before[:4])
@@ -197,7 +199,7 @@ class Terminal(Case):
         termios.tcsetattr(talk.slave, termios.TCSANOW, before)   # as a shell does
         talk.resize(80)
         talk.process.send_signal(signal.SIGCONT)
-        talk.wait_for_editing(before)
+        talk.wait_for_editing()
         talk.say(b"the thix" + BACKSPACE + b"n other")
         self.assertEqual(talk.end(), (0, self.answers("the thin other")))
 

@@ -45,8 +45,10 @@ pf_burst pf_peak_burst_of(const pf_kernel *kernel)
 {
     const bool has_bf16 = kernel->isa >= PF_ISA_AVX512BF16;
     pf_burst_kind kind = PF_BURST_F32;
-    if (kernel->op != PF_OP_GEMM && kernel->op != PF_OP_ATTN) return (pf_burst){ 0 };
-    if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
+    if (kernel->op != PF_OP_GEMM && kernel->op != PF_OP_GEMM_EXACT && kernel->op != PF_OP_ATTN) return (pf_burst){ 0 };
+    if (kernel->op == PF_OP_GEMM_EXACT)
+        kind = PF_BURST_INT4; /* the faster of the two that its matrices take */
+    else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
         kind = pf_format_get(kernel->format)->bits == 4 ? PF_BURST_INT4 : PF_BURST_INT8;
     else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_BF16 && has_bf16)
         kind = PF_BURST_BF16;

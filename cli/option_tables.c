@@ -120,8 +120,8 @@ static const struct pf_option_row speculation_rows[] = {
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
-    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
-        .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
+    ROW(0, "dtype", "T", "weights: auto, exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)",
+        KIND_DTYPE, .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
     ROW(0, "gemm", "LIBRARY", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,

@@ -7,14 +7,14 @@
 
 /* ---- four bits ----------------------------------------------------------------------------------------------------- */
 
-static void nibble_values(const pf_quantised_matrix *m, int32_t row, float *out)
+static void nibble_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
     const uint8_t *bytes = m->parts[PF_PART_VALUES].data;
     const pf_tensor *table = &m->parts[PF_PART_TABLE];
     float numbers[16];
     for (size_t i = 0; i < 16; i++) numbers[i] = pf_tensor_element(table->data, table->type, i);
-    const size_t first = (size_t)row * (size_t)m->n_columns;
-    for (int32_t k = 0; k < m->n_columns; k++) {
+    const size_t first = (size_t)columns.row * (size_t)m->n_columns + (size_t)columns.first;
+    for (int32_t k = 0; k < columns.n; k++) {
         const size_t i = first + (size_t)k;
         out[k] = numbers[i % 2 == 0 ? bytes[i / 2] >> 4 : bytes[i / 2] & 15];
     }
@@ -27,11 +27,12 @@ static float nested_scale(const pf_quantised_matrix *m, int64_t i)
     return number * pf_tensor_element(nested->data, nested->type, (size_t)(i / m->nested_group)) + m->nested_offset;
 }
 
-static void nibble_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+/* All groups of a row: they may run on from the row before. */
+static void nibble_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
     const bool is_nested = m->parts[PF_PART_NESTED_SCALES].data != NULL;
-    const int64_t first = (int64_t)row * m->n_columns / m->group;
-    const int64_t last = ((int64_t)row * m->n_columns + m->n_columns - 1) / m->group;
+    const int64_t first = (int64_t)groups.row * m->n_columns / m->group;
+    const int64_t last = ((int64_t)groups.row * m->n_columns + m->n_columns - 1) / m->group;
     for (int64_t i = first; i <= last; i++) {
         scale[i - first] = is_nested ? nested_scale(m, i) : pf_quantised_scale(m, i);
         zero[i - first] = 0.0f;
@@ -114,9 +115,9 @@ static pf_status find_nibbles(const pf_quantised_place *place, pf_quantised_matr
 
 /* ---- eight bits ---------------------------------------------------------------------------------------------------- */
 
-static void int8_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+static void int8_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
-    scale[0] = pf_quantised_scale(m, row);
+    scale[0] = pf_quantised_scale(m, groups.row);
     zero[0] = 0.0f;
 }
 

@@ -324,39 +324,91 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_id id, pf_check
     return id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head ? normalise(c, out, error) : PF_OK;
 }
 
-const pf_exact_groups *pf_checkpoint_groups(const pf_checkpoint *c, pf_tensor_id id, const char **type)
+/* ---- matrices in groups ------------------------------------------------------------------------------------------ */
+
+static const char *scheme_name(pf_scheme scheme)
 {
-    pf_tensor tensor;
-    if (is_integer(c, id.role) || c->config.quantization.scheme != PF_SCHEME_NONE) return NULL;
-    if (id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head) return NULL;
-    if (pf_checkpoint_tensor(c, id, "weight", &tensor, NULL) != PF_OK || tensor.groups == NULL) return NULL;
-    *type = pf_ggml_type_get(tensor.blocks)->name;
-    return tensor.groups;
+    static const char *const names[] = { [PF_SCHEME_NONE] = "numbers",
+                                         [PF_SCHEME_GPTQ] = "GPTQ",
+                                         [PF_SCHEME_AWQ] = "AWQ",
+                                         [PF_SCHEME_SCALED] = "compressed-tensors",
+                                         [PF_SCHEME_BITSANDBYTES] = "bitsandbytes" };
+    return names[scheme];
 }
 
-static void fill_groups(const void *user, int32_t row, int32_t k, int32_t n, pf_group_piece *out)
+bool pf_checkpoint_groups(const pf_checkpoint *c, pf_tensor_id id, pf_group_format *groups, const char **type)
+{
+    pf_tensor tensor;
+    pf_quantised_role quantised;
+    if (is_integer(c, id.role)) return false;
+    if (id.role == PF_TENSOR_HEAD && c->config.plan.normalised_head) return false;
+    if (pf_quantised_role_find(c, id, &quantised, NULL) != PF_OK) return false;
+    *type = scheme_name(c->config.quantization.scheme);
+    if (quantised.matrix.n_groups > 0) return pf_quantised_exact_format(&quantised.matrix, groups);
+    if (pf_checkpoint_tensor(c, id, "weight", &tensor, NULL) != PF_OK || tensor.groups == NULL) return false;
+    *type = pf_ggml_type_get(tensor.blocks)->name;
+    *groups = tensor.groups->format;
+    return true;
+}
+
+static int32_t file_row(const pf_checkpoint_rows *rows, int32_t row)
+{
+    return (int32_t)(pf_role_rows_element(&rows->map, row, 0) / rows->map.columns);
+}
+
+static void fill_blocks(const void *user, int32_t row, int32_t k, int32_t n, pf_group_piece *out)
 {
     const pf_checkpoint_rows *rows = user;
-    const int64_t file_row = pf_role_rows_element(&rows->map, row, 0) / rows->map.columns;
-    rows->tensor.groups->fill(&rows->tensor, file_row, k, n, out);
+    rows->tensor.groups->fill(&rows->tensor, file_row(rows, row), k, n, out);
+}
+
+static void fill_quantised(const void *user, int32_t row, int32_t k, int32_t n, pf_group_piece *out)
+{
+    const pf_checkpoint_rows *rows = user;
+    pf_quantised_fill(&rows->quantised, &rows->source.groups, (pf_quantised_span){ file_row(rows, row), k, n }, out);
+}
+
+static int64_t count_elements(const pf_tensor *tensor)
+{
+    int64_t n = 1;
+    for (int32_t d = 0; d < tensor->n_dimensions; d++) n *= tensor->shape[d]; /* its bytes are in a file */
+    return n;
+}
+
+/* Finds what the rows are in, and how many of its bytes they are: roles may share a tensor. */
+static pf_status find_grouped(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out, pf_error *error)
+{
+    pf_quantised_role quantised;
+    PF_TRY(pf_quantised_role_find(c, id, &quantised, error));
+    if (quantised.matrix.n_groups > 0) {
+        PF_TRY(pf_quantised_role_check(c, &quantised, error));
+        out->quantised = quantised.matrix;
+        out->map = quantised.rows;
+        out->file_bytes =
+            (size_t)((double)pf_quantised_bytes(&quantised.matrix) * out->map.rows / out->map.map.file_rows);
+        return PF_OK;
+    }
+    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &out->tensor, error));
+    out->map = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
+    const double share = (double)out->map.rows * out->map.columns / (double)count_elements(&out->tensor);
+    out->file_bytes = (size_t)((double)out->tensor.data_bytes * share);
+    return PF_OK;
 }
 
 pf_status pf_checkpoint_matrix_in_groups(const pf_checkpoint *c, pf_tensor_id id, pf_checkpoint_rows *out,
                                          pf_error *error)
 {
+    const char *type;
+    pf_group_format groups;
     *out = (pf_checkpoint_rows){ .gathered = NULL };
-    PF_TRY(pf_checkpoint_tensor(c, id, "weight", &out->tensor, error));
-    out->map = pf_role_rows_of(&c->config, id, columns_of(c, id.role, "weight"));
-    int64_t n_elements = 1;
-    for (int32_t d = 0; d < out->tensor.n_dimensions; d++) n_elements *= out->tensor.shape[d];
-    const double share =
-        (double)out->map.rows * out->map.columns / (double)n_elements; /* of a tensor that roles share */
-    out->file_bytes = (size_t)((double)out->tensor.data_bytes * share);
+    if (!pf_checkpoint_groups(c, id, &groups, &type))
+        return pf_fail(error, PF_INTERNAL, "%s: a matrix in groups has none", c->directory);
+    PF_TRY(find_grouped(c, id, out, error));
     out->source = (pf_gemm_source){ .n_rows = out->map.rows,
                                     .stride = (size_t)out->map.columns,
-                                    .fill = fill_groups,
+                                    .fill = out->quantised.n_groups > 0 ? fill_quantised : fill_blocks,
                                     .fill_user = out,
-                                    .groups = out->tensor.groups->format };
+                                    .groups = groups };
     return PF_OK;
 }
 
@@ -458,7 +510,8 @@ void pf_checkpoint_release_matrix(const pf_checkpoint *c, pf_checkpoint_rows *ro
     pf_checkpoint_release_rows(c, rows, 0, matrix->n_rows);
     free(rows->gathered);
     rows->gathered = NULL;
-    if (matrix->fill != NULL) advise(rows->tensor.data, rows->tensor.data_bytes, MADV_DONTNEED, false);
+    if (matrix->fill != NULL && rows->tensor.data != NULL)
+        advise(rows->tensor.data, rows->tensor.data_bytes, MADV_DONTNEED, false);
     advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
     advise(matrix->heads, params_bytes(c, matrix), MADV_DONTNEED, false);
 }
@@ -564,7 +617,9 @@ static pf_status count_quantised(survey *s, pf_tensor_id id, const pf_quantised_
     const bool is_first = pf_checkpoint_is_first(c, id);
     int32_t rows, columns;
     pf_config_shape(&c->config, id.role, &rows, &columns);
+    pf_group_format groups;
     c->has_matrices[PF_TYPE_F32] = true; /* to which it is widened */
+    c->has_groups |= pf_quantised_exact_format(m, &groups);
     c->n_parameters += (int64_t)rows * columns;
     c->n_tensors += is_first;
     for (int i = 0; i < PF_N_PARTS; i++) PF_TRY(count_tensor(c, &m->parts[i], is_first, &s->known, error));

@@ -16,7 +16,8 @@
  * every matrix that is multiplied is in that format, a tied embedding included; norms, biases and an embedding that is only
  * looked up keep their type.
  *
- * A matrix that another program quantised (quantised_matrix.h) is widened to F32 as it is read.
+ * A matrix that another program quantised (quantised_matrix.h), or blocks of a GGUF file, is read as groups of integers where these
+ * hold it exactly and the model is loaded so, else widened to F32.
  *
  * Files are mapped: data are read on access. Threads: any number may read.
  */
@@ -30,6 +31,7 @@
 #include "kernels/gemm/gemm.h"
 #include "model/config/config.h"
 #include "model/files/exact_groups.h"
+#include "model/files/quantised_matrix.h"
 #include "model/files/role_rows.h"
 #include "model/files/tensor_source.h"
 
@@ -52,8 +54,9 @@ typedef struct {
     pf_gemm_source source; /* what packing takes */
     void *gathered;        /* owned memory of the source's data; NULL: they lie in the file */
     size_t file_bytes;     /* its size in the file, where it was converted from blocks or integers; else 0 */
-    pf_tensor tensor;      /* of groups: the file's, and where the rows are in it */
-    pf_role_rows map;
+    pf_tensor tensor;      /* of groups: the file's blocks, or a matrix that another program quantised */
+    pf_quantised_matrix quantised;
+    pf_role_rows map; /* where the rows are in it */
 } pf_checkpoint_rows;
 
 /* Opens DIR, or a GGUF file, and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
@@ -88,9 +91,9 @@ PF_MUST_USE pf_status pf_checkpoint_vector(const pf_checkpoint *checkpoint, pf_t
 PF_MUST_USE pf_status pf_checkpoint_matrix(const pf_checkpoint *checkpoint, pf_tensor_id id, pf_checkpoint_rows *out,
                                            pf_error *error);
 
-/* The groups that the file has of a weight, to be held exactly; NULL: it has numbers, or what does not fit such groups. *type: what
- * the file calls them, a static string. */
-const pf_exact_groups *pf_checkpoint_groups(const pf_checkpoint *checkpoint, pf_tensor_id id, const char **type);
+/* Finds the groups that hold a weight exactly. False: the file has numbers, or what does not fit such groups. *type: what the file
+ * calls them, a static string. */
+bool pf_checkpoint_groups(const pf_checkpoint *checkpoint, pf_tensor_id id, pf_group_format *groups, const char **type);
 
 /* As pf_checkpoint_matrix for a weight that has groups: as a source that fills pieces of rows. *out must not move. */
 PF_MUST_USE pf_status pf_checkpoint_matrix_in_groups(const pf_checkpoint *checkpoint, pf_tensor_id id,

@@ -3,29 +3,31 @@
 
 /* ---- GPTQ ---------------------------------------------------------------------------------------------------------- */
 
-static void gptq_values(const pf_quantised_matrix *m, int32_t row, float *out)
+static void gptq_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
     const pf_tensor *values = &m->parts[PF_PART_VALUES];
     const int32_t a_word = 32 / m->bits;
     const uint32_t mask = (1u << m->bits) - 1;
     uint32_t word = 0;
-    for (int32_t k = 0; k < m->n_columns; k++, word >>= m->bits) {
-        if (k % a_word == 0) word = pf_quantised_word(values, (int64_t)(k / a_word) * m->n_rows + row);
-        out[k] = (float)(word & mask);
+    for (int32_t i = 0; i < columns.n; i++, word >>= m->bits) {
+        const int32_t k = columns.first + i;
+        if (k % a_word == 0) word = pf_quantised_word(values, (int64_t)(k / a_word) * m->n_rows + columns.row);
+        out[i] = (float)(word & mask);
     }
 }
 
 /* Version 1 of the format was made by one subtraction from each whole word, borrows included: one addition undoes it. */
-static void gptq_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+static void gptq_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
     const pf_tensor *zeros = &m->parts[PF_PART_ZEROS];
     const uint32_t mask = (1u << m->bits) - 1, one_each = m->zeros_less_one ? UINT32_MAX / mask : 0;
     const int64_t words = pf_quantised_words(m->n_rows, m->bits);
-    const int32_t bit = row * m->bits % 32;
-    for (int32_t g = 0; g < m->n_groups; g++) {
-        scale[g] = pf_quantised_scale(m, (int64_t)g * m->n_rows + row);
+    const int32_t row = groups.row, bit = row * m->bits % 32;
+    for (int32_t i = 0; i < groups.n; i++) {
+        const int64_t g = groups.first + i;
+        scale[i] = pf_quantised_scale(m, g * m->n_rows + row);
         const uint32_t word = pf_quantised_word(zeros, g * words + (int64_t)row * m->bits / 32) + one_each;
-        zero[g] = (float)(word >> bit & mask);
+        zero[i] = (float)(word >> bit & mask);
     }
 }
 
@@ -58,6 +60,7 @@ pf_status pf_quantised_find_gptq(const pf_quantised_place *place, pf_quantised_m
     m->values = gptq_values;
     m->groups = gptq_groups;
     m->zeros_less_one = q->zeros_less_one;
+    m->are_integers = true;
     return PF_OK;
 }
 
@@ -72,23 +75,24 @@ static int32_t awq_bit(int32_t row)
     return nibble[row % AWQ_A_WORD] * AWQ_BITS;
 }
 
-static void awq_values(const pf_quantised_matrix *m, int32_t row, float *out)
+static void awq_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
     const pf_tensor *values = &m->parts[PF_PART_VALUES];
     const int64_t words = pf_quantised_words(m->n_rows, AWQ_BITS);
-    const int32_t bit = awq_bit(row);
-    for (int32_t k = 0; k < m->n_columns; k++)
-        out[k] = (float)(pf_quantised_word(values, k * words + row / AWQ_A_WORD) >> bit & 15);
+    const int32_t bit = awq_bit(columns.row);
+    for (int32_t i = 0; i < columns.n; i++)
+        out[i] = (float)(pf_quantised_word(values, (columns.first + i) * words + columns.row / AWQ_A_WORD) >> bit & 15);
 }
 
-static void awq_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+static void awq_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
     const pf_tensor *zeros = &m->parts[PF_PART_ZEROS];
     const int64_t words = pf_quantised_words(m->n_rows, AWQ_BITS);
-    const int32_t bit = awq_bit(row);
-    for (int32_t g = 0; g < m->n_groups; g++) {
-        scale[g] = pf_quantised_scale(m, (int64_t)g * m->n_rows + row);
-        zero[g] = (float)(pf_quantised_word(zeros, g * words + row / AWQ_A_WORD) >> bit & 15);
+    const int32_t bit = awq_bit(groups.row);
+    for (int32_t i = 0; i < groups.n; i++) {
+        const int64_t g = groups.first + i;
+        scale[i] = pf_quantised_scale(m, g * m->n_rows + groups.row);
+        zero[i] = (float)(pf_quantised_word(zeros, g * words + groups.row / AWQ_A_WORD) >> bit & 15);
     }
 }
 
@@ -103,5 +107,6 @@ pf_status pf_quantised_find_awq(const pf_quantised_place *place, pf_quantised_ma
     m->bits = AWQ_BITS;
     m->values = awq_values;
     m->groups = awq_groups;
+    m->are_integers = true;
     return PF_OK;
 }

@@ -116,10 +116,11 @@ float pf_quantised_scale(const pf_quantised_matrix *m, int64_t i)
                               : pf_tensor_element(scales->data, scales->type, (size_t)i);
 }
 
-void pf_quantised_byte_values(const pf_quantised_matrix *m, int32_t row, float *out)
+void pf_quantised_byte_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
-    const uint8_t *bytes = m->parts[PF_PART_VALUES].data + (size_t)row * (size_t)m->n_columns;
-    for (int32_t k = 0; k < m->n_columns; k++) out[k] = (float)(int8_t)bytes[k];
+    const uint8_t *bytes =
+        m->parts[PF_PART_VALUES].data + (size_t)columns.row * (size_t)m->n_columns + (size_t)columns.first;
+    for (int32_t i = 0; i < columns.n; i++) out[i] = (float)(int8_t)bytes[i];
 }
 
 /* ---- a matrix ------------------------------------------------------------------------------------------------------- */
@@ -190,8 +191,8 @@ void pf_quantised_row(const pf_quantised_matrix *m, int32_t row, float *out, flo
 {
     float *scale = scratch, *zero = scratch + m->n_groups;
     const pf_tensor *index = &m->parts[PF_PART_INDEX];
-    m->values(m, row, out);
-    m->groups(m, row, scale, zero);
+    m->values(m, (pf_quantised_span){ row, 0, m->n_columns }, out);
+    m->groups(m, (pf_quantised_span){ row, 0, m->n_groups }, scale, zero);
     if (index->data != NULL) {
         for (int32_t k = 0; k < m->n_columns; k++) {
             const uint32_t g = pf_quantised_word(index, k);

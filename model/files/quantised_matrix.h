@@ -28,6 +28,7 @@
 #ifndef PF_MODEL_QUANTISED_MATRIX_H
 #define PF_MODEL_QUANTISED_MATRIX_H
 
+#include "kernels/gemm/format.h"
 #include "model/config/quantization.h"
 #include "model/files/tensor_source.h"
 
@@ -55,11 +56,16 @@ typedef enum {
 
 typedef struct pf_quantised_matrix pf_quantised_matrix;
 
-/* Reads q of a row as numbers to out [n_columns]. */
-typedef void pf_quantised_values_fn(const pf_quantised_matrix *m, int32_t row, float *out);
+/* A part of a row: n columns or n groups from `first` on. */
+typedef struct {
+    int32_t row, first, n;
+} pf_quantised_span;
 
-/* Reads the scales and the zero points of the groups of a row, to scale and zero [n_groups]. */
-typedef void pf_quantised_groups_fn(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero);
+/* Reads q of some columns as numbers to out [n]. The first is a multiple of 256. */
+typedef void pf_quantised_values_fn(const pf_quantised_matrix *m, pf_quantised_span columns, float *out);
+
+/* Reads the scales and the zero points of some groups, to scale and zero [n]. */
+typedef void pf_quantised_groups_fn(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero);
 
 struct pf_quantised_matrix {
     int32_t n_rows, n_columns;
@@ -67,6 +73,8 @@ struct pf_quantised_matrix {
     pf_tensor parts[PF_N_PARTS]; /* data NULL: none */
     pf_quantised_values_fn *values;
     pf_quantised_groups_fn *groups;
+    bool are_integers; /* q and zero points: of at most four bits from `lowest` on, else of eight */
+    int32_t lowest;
     int32_t bits;         /* of packed values */
     int32_t group;        /* columns of a group */
     bool runs_on;         /* groups are counted through the rows: a row may begin within one */
@@ -89,6 +97,13 @@ PF_MUST_USE pf_status pf_quantised_check(const pf_quantised_place *place, pf_qua
 
 /* Writes a row of a checked matrix to out [n_columns]. scratch: [2 * n_groups]. */
 void pf_quantised_row(const pf_quantised_matrix *m, int32_t row, float *out, float *scratch);
+
+/* The groups that hold a matrix exactly. False: it has others. As pf_quantised_check, whose numbers are trusted. */
+bool pf_quantised_exact_format(const pf_quantised_matrix *m, pf_group_format *out);
+
+/* Writes some columns of a row in them, as pf_exact_groups.fill. */
+void pf_quantised_fill(const pf_quantised_matrix *m, const pf_group_format *format, pf_quantised_span columns,
+                       pf_group_piece *out);
 
 /* The bytes of all parts. */
 size_t pf_quantised_bytes(const pf_quantised_matrix *m);

@@ -42,7 +42,7 @@ uint32_t pf_quantised_word(const pf_tensor *tensor, int64_t i);
 float pf_quantised_scale(const pf_quantised_matrix *m, int64_t i);
 
 /* Values in I8 [N, K]. */
-void pf_quantised_byte_values(const pf_quantised_matrix *m, int32_t row, float *out);
+void pf_quantised_byte_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out);
 
 /* The readers: they fill a matrix that is zero but for n_rows, n_columns and factor, 1. n_groups stays 0 where X is not
  * quantised. */

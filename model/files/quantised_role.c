@@ -43,13 +43,18 @@ pf_status pf_quantised_role_find(const pf_checkpoint *c, pf_tensor_id id, pf_qua
     return pf_quantised_find(&place, &out->matrix, error);
 }
 
+pf_status pf_quantised_role_check(const pf_checkpoint *c, pf_quantised_role *role, pf_error *error)
+{
+    const pf_quantised_place place = place_of(c, role);
+    return pf_quantised_check(&place, &role->matrix, error);
+}
+
 pf_status pf_quantised_role_gather(const pf_checkpoint *c, pf_quantised_role *role, pf_checkpoint_rows *out,
                                    pf_error *error)
 {
     const pf_role_rows *rows = &role->rows;
-    const pf_quantised_place place = place_of(c, role);
     const size_t n_rows = (size_t)rows->rows, n_columns = (size_t)rows->columns;
-    PF_TRY(pf_quantised_check(&place, &role->matrix, error));
+    PF_TRY(pf_quantised_role_check(c, role, error));
     float *values = malloc(n_rows * n_columns * sizeof *values);
     float *scratch = malloc(2 * (size_t)role->matrix.n_groups * sizeof *scratch);
     if (values == NULL || scratch == NULL) {

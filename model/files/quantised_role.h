@@ -16,6 +16,10 @@ typedef struct {
 PF_MUST_USE pf_status pf_quantised_role_find(const pf_checkpoint *checkpoint, pf_tensor_id id, pf_quantised_role *out,
                                              pf_error *error);
 
+/* As pf_quantised_check. */
+PF_MUST_USE pf_status pf_quantised_role_check(const pf_checkpoint *checkpoint, pf_quantised_role *role,
+                                              pf_error *error);
+
 /* Widens the rows of a role to F32 in memory. As pf_quantised_check. PF_NOMEM. */
 PF_MUST_USE pf_status pf_quantised_role_gather(const pf_checkpoint *checkpoint, pf_quantised_role *role,
                                                pf_checkpoint_rows *out, pf_error *error);

@@ -6,16 +6,17 @@
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
-static void packed_values(const pf_quantised_matrix *m, int32_t row, float *out)
+static void packed_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
     const pf_tensor *values = &m->parts[PF_PART_VALUES];
     const int32_t a_word = 32 / m->bits, middle = 1 << (m->bits - 1);
     const uint32_t mask = (1u << m->bits) - 1;
-    const int64_t first = row * pf_quantised_words(m->n_columns, m->bits);
+    const int64_t first = columns.row * pf_quantised_words(m->n_columns, m->bits);
     uint32_t word = 0;
-    for (int32_t k = 0; k < m->n_columns; k++, word >>= m->bits) {
+    for (int32_t i = 0; i < columns.n; i++, word >>= m->bits) {
+        const int32_t k = columns.first + i;
         if (k % a_word == 0) word = pf_quantised_word(values, first + k / a_word);
-        out[k] = (float)((int32_t)(word & mask) - middle);
+        out[i] = (float)((int32_t)(word & mask) - middle);
     }
 }
 
@@ -31,34 +32,35 @@ static float e4m3(uint8_t byte)
     return x;
 }
 
-static void float8_values(const pf_quantised_matrix *m, int32_t row, float *out)
+static void float8_values(const pf_quantised_matrix *m, pf_quantised_span columns, float *out)
 {
     float table[256];
-    const uint8_t *bytes = m->parts[PF_PART_VALUES].data + (size_t)row * (size_t)m->n_columns;
+    const uint8_t *bytes =
+        m->parts[PF_PART_VALUES].data + (size_t)columns.row * (size_t)m->n_columns + (size_t)columns.first;
     for (int32_t i = 0; i < 256; i++) table[i] = e4m3((uint8_t)i);
-    for (int32_t k = 0; k < m->n_columns; k++) out[k] = table[bytes[k]];
+    for (int32_t i = 0; i < columns.n; i++) out[i] = table[bytes[i]];
 }
 
 /* ---- scales -------------------------------------------------------------------------------------------------------- */
 
-static void scaled_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+static void scaled_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
     const pf_tensor *zeros = &m->parts[PF_PART_ZEROS];
-    const int64_t first = row / m->rows_a_scale * m->row_step;
-    for (int32_t g = 0; g < m->n_groups; g++) {
+    const int64_t first = groups.row / m->rows_a_scale * m->row_step + groups.first;
+    for (int32_t g = 0; g < groups.n; g++) {
         scale[g] = pf_quantised_scale(m, first + g);
         zero[g] = zeros->data == NULL ? 0.0f : (float)(int8_t)zeros->data[first + g];
     }
 }
 
 /* The zero points of packed values are packed along the rows. */
-static void packed_groups(const pf_quantised_matrix *m, int32_t row, float *scale, float *zero)
+static void packed_groups(const pf_quantised_matrix *m, pf_quantised_span groups, float *scale, float *zero)
 {
     const pf_tensor *zeros = &m->parts[PF_PART_ZEROS];
-    const int32_t middle = 1 << (m->bits - 1), bit = row * m->bits % 32;
-    const int64_t word = (int64_t)row * m->bits / 32 * m->n_groups;
-    for (int32_t g = 0; g < m->n_groups; g++) {
-        scale[g] = pf_quantised_scale(m, row / m->rows_a_scale * m->row_step + g);
+    const int32_t row = groups.row, middle = 1 << (m->bits - 1), bit = row * m->bits % 32;
+    const int64_t word = (int64_t)row * m->bits / 32 * m->n_groups + groups.first;
+    for (int32_t g = 0; g < groups.n; g++) {
+        scale[g] = pf_quantised_scale(m, row / m->rows_a_scale * m->row_step + groups.first + g);
         zero[g] = zeros->data == NULL
                       ? 0.0f
                       : (float)((int32_t)(pf_quantised_word(zeros, word + g) >> bit & ((1u << m->bits) - 1)) - middle);
@@ -140,6 +142,8 @@ static pf_status find_packed(const pf_quantised_place *place, pf_quantised_matri
     PF_TRY(pf_quantised_may_have(place, "weight_shape", "I64", two, 1, &m->parts[PF_PART_NOTE], error));
     m->values = packed_values;
     m->groups = packed_groups;
+    m->are_integers = true;
+    m->lowest = -(1 << (bits - 1));
     return check_noted_shape(place, m, error);
 }
 
@@ -155,6 +159,8 @@ static pf_status find_bytes(const pf_quantised_place *place, const char *dtype, 
                                      &m->parts[PF_PART_ZEROS], error));
     m->values = is_float ? float8_values : pf_quantised_byte_values;
     m->groups = scaled_groups;
+    m->are_integers = !is_float;
+    m->lowest = -128;
     return PF_OK;
 }
 

@@ -35,11 +35,10 @@ static bool find_groups(const pf_model *m, const pf_checkpoint *checkpoint, grou
         const pf_tensor_role role = part == PF_TENSOR_HEAD ? pf_config_head_role(&m->config) : part;
         const pf_tensor_id id = { role, matrix->layer, matrix->expert };
         if (!pf_model_has_part(m, part, matrix->layer)) continue;
-        const pf_exact_groups *groups = pf_checkpoint_groups(checkpoint, id, &type);
+        pf_group_format groups;
         matrix->without = id;
-        if (groups == NULL) return false;
-        matrix->groups =
-            first_type == NULL ? groups->format : pf_group_format_of_both(&matrix->groups, &groups->format);
+        if (!pf_checkpoint_groups(checkpoint, id, &groups, &type)) return false;
+        matrix->groups = first_type == NULL ? groups : pf_group_format_of_both(&matrix->groups, &groups);
         matrix->file_type = first_type == NULL || first_type == type ? type : "several types";
         if (first_type == NULL) first_type = type;
     }
@@ -95,11 +94,12 @@ void pf_model_choose_groups(pf_model *m, const pf_model_source *src)
 static pf_format head_format(const pf_model *m, const pf_model_source *src)
 {
     const char *type;
+    pf_group_format groups;
     pf_tensor tensor;
     const pf_tensor_id id = { .role = pf_config_head_role(&m->config) };
     if (m->format != PF_FORMAT_EXACT || m->config.plan.normalised_head)
         return m->format == PF_FORMAT_EXACT ? PF_FORMAT_F32 : m->format;
-    if (pf_checkpoint_groups(&src->checkpoint, id, &type) != NULL) return PF_FORMAT_EXACT;
+    if (pf_checkpoint_groups(&src->checkpoint, id, &groups, &type)) return PF_FORMAT_EXACT;
     const bool is_bf16 = pf_checkpoint_tensor(&src->checkpoint, id, "weight", &tensor, NULL) == PF_OK &&
                          tensor.blocks == PF_GGML_F32 && tensor.type == PF_TYPE_BF16;
     return is_bf16 ? PF_FORMAT_BF16 : PF_FORMAT_F32;
@@ -234,9 +234,10 @@ pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *err
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
     PF_TRY(resolve_head(m, src, error));
     const char *type;
+    pf_group_format groups;
     m->looks_up_groups =
         m->format == PF_FORMAT_EXACT && !m->config.tied_embeddings &&
-        pf_checkpoint_groups(&src->checkpoint, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, &type) != NULL;
+        pf_checkpoint_groups(&src->checkpoint, (pf_tensor_id){ .role = PF_TENSOR_EMBEDDING }, &groups, &type);
     m->has_rows = keeps_rows(m, src);
     return PF_OK;
 }

@@ -114,6 +114,27 @@ static pf_status open_matrix(const pf_quantization *q, opened *o, pf_error *erro
 
 static float values[ROWS][COLUMNS];
 
+static int n_exact; /* matrices of a test that have groups */
+
+/* Where a matrix has groups of the kernels, they stand for the numbers of its rows, bit for bit. */
+static void check_groups(const pf_quantised_matrix *m)
+{
+    pf_group_format f;
+    pf_group_piece p;
+    if (!pf_quantised_exact_format(m, &f)) return;
+    n_exact++;
+    for (int32_t row = 0; row < ROWS; row++) {
+        pf_quantised_fill(m, &f, (pf_quantised_span){ row, 0, COLUMNS }, &p);
+        for (int32_t k = 0; k < COLUMNS; k++) {
+            const int32_t g = pf_group_of(&f, k);
+            const float zero = f.offset == PF_GROUP_ZERO ? p.offset[g] : f.bits == 4 ? 8.0f : 0.0f;
+            const float x = p.scale[g] * ((float)p.q[k] - zero);
+            assert_in_range(p.q[k] + 128, f.bits == 4 ? 128 : 0, f.bits == 4 ? 143 : 255);
+            assert_memory_equal(&x, &values[row][k], sizeof x);
+        }
+    }
+}
+
 static void read_all(const pf_quantization *q)
 {
     float scratch[2 * MAX_GROUPS];
@@ -122,6 +143,8 @@ static void read_all(const pf_quantization *q)
     assert_ok(open_matrix(q, &o, &error), error);
     assert_in_range(o.matrix.n_groups, 1, MAX_GROUPS);
     for (int32_t row = 0; row < ROWS; row++) pf_quantised_row(&o.matrix, row, values[row], scratch);
+    n_exact = 0;
+    check_groups(&o.matrix);
     pf_tensor_source_close(&o.source);
 }
 
@@ -217,6 +240,7 @@ static void gptq_stores_words_of_zero_points_less_one(void **state)
     read_all(&q);
     for (int32_t n = 0; n < ROWS; n++)
         for (int32_t k = 0; k < COLUMNS; k++) assert_true(values[n][k] == expected(n, k, k / 32));
+    assert_int_equal(n_exact, 1);
 }
 
 static void gptq_v2_stores_zero_points_as_they_are(void **state)
@@ -245,6 +269,7 @@ static void gptq_index_gives_each_column_its_group(void **state)
     read_all(&q);
     for (int32_t n = 0; n < ROWS; n++)
         for (int32_t k = 0; k < COLUMNS; k++) assert_true(values[n][k] == expected(n, k, k * 5 % 7 % 2));
+    assert_int_equal(n_exact, 0);
 }
 
 static void group_of_an_index_must_exist(void **state)
@@ -342,6 +367,7 @@ static void awq_interleaves_the_rows_of_a_word(void **state)
     read_all(&AWQ);
     for (int32_t n = 0; n < ROWS; n++)
         for (int32_t k = 0; k < COLUMNS; k++) assert_true(values[n][k] == expected(n, k, k / 32));
+    assert_int_equal(n_exact, 1);
 }
 
 static void awq_parts_have_their_shapes_and_types(void **state)
@@ -387,6 +413,7 @@ static void packed_values_and_zero_points_count_from_the_middle(void **state)
     for (int32_t n = 0; n < ROWS; n++)
         for (int32_t k = 0; k < COLUMNS; k++)
             assert_true(values[n][k] == scale_of(n, k / 32) * ((float)q_of(n, k) - 8.0f));
+    assert_int_equal(n_exact, 1);
 }
 
 static void packed_index_with_minus_one_gives_no_order(void **state)
@@ -435,6 +462,7 @@ static void bytes_have_a_scale_of_their_row_or_of_all(void **state)
     part_of("weight_scale")->bytes = 2;
     read_all(&SCALED);
     assert_true(values[3][9] == scale_of(0, 0) * (float)(int8_t)q[3 * COLUMNS + 9]);
+    assert_int_equal(n_exact, 1);
 }
 
 static void float8_is_e4m3_without_infinities(void **state)
@@ -452,6 +480,7 @@ static void float8_is_e4m3_without_infinities(void **state)
     read_all(&SCALED);
     for (size_t i = 0; i < PF_COUNT(some); i++) assert_true(values[0][i] == 0.5f * some[i].value);
     assert_true(isnan(values[1][0]));
+    assert_int_equal(n_exact, 0);
 }
 
 static void float8_has_a_scale_a_block(void **state)

@@ -42,6 +42,13 @@ class Tensor:
         return Tensor([c, r], [self.values[i * c + j] for j in range(c) for i in range(r)])
 
 
+class Blocks:
+    """A tensor in a block type of GGUF: kind is its number, raw its bytes."""
+
+    def __init__(self, shape, kind, raw):
+        self.shape, self.kind, self.raw = list(shape), kind, raw
+
+
 def stack(tensors):
     return Tensor([len(tensors), *tensors[0].shape], [x for t in tensors for x in t.values])
 
@@ -116,8 +123,9 @@ def write_gguf(path, metadata, tensors):
     infos, data = b"", b""
     for name, t in tensors.items():
         infos += string(name) + struct.pack("<I", len(t.shape)) + b"".join(struct.pack("<Q", n) for n in reversed(t.shape))
-        infos += struct.pack("<IQ", 0, len(data))
-        data += array.array("f", t.values).tobytes()
+        is_blocks = isinstance(t, Blocks)
+        infos += struct.pack("<IQ", t.kind if is_blocks else 0, len(data))
+        data += t.raw if is_blocks else array.array("f", t.values).tobytes()
         data += b"\0" * (-len(data) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)) + keys + infos
     path.write_bytes(head + b"\0" * (-len(head) % 32) + data)

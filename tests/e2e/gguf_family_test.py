@@ -7,6 +7,8 @@ those of the engine on a config.json that says what the file means; family_golde
 """
 
 import json
+import math
+import random
 import sys
 import tempfile
 import unittest
@@ -16,7 +18,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "oracle"), str(ROOT / "tests" / "e2e")]
 from engine import TOLERANCE, Engine, Refused, distance  # noqa: E402
-from gguf_converter import ARCHITECTURES, Converter, Tensor, Unwritable, convert, join, write_gguf  # noqa: E402
+from gguf_converter import ARCHITECTURES, Blocks, Converter, Tensor, Unwritable, convert, join, write_gguf  # noqa: E402
 
 FAMILIES = ROOT / "tests" / "golden" / "families"
 N_PROMPT = 33
@@ -115,6 +117,44 @@ class GgufFamilyTest(unittest.TestCase):
                 expected = self.logits(plain)
                 twice, _ = self.convert(case, add_head)
                 self.assertEqual(self.logits(twice), expected)
+
+    def test_stacked_experts_in_mxfp4_give_the_logits_of_their_elements(self):
+        """The layout of the published gpt-oss: 32 elements a block, an exponent and 16 bytes of nibbles."""
+        draw, size = random.Random(1), 32
+        table = [0, 1, 2, 3, 4, 6, 8, 12]
+
+        def resize(c):
+            c.metadata.update({"gpt-oss.embedding_length": size, "gpt-oss.feed_forward_length": size,
+                               "gpt-oss.expert_feed_forward_length": size})
+            for name, t in c.tensors.items():
+                t.shape = [size if n in (20, 24) and "attn_q" not in name and "attn_k" not in name and "attn_v" not in name
+                           and not (name.endswith("attn_output.weight") and i == 1) else n for i, n in enumerate(t.shape)]
+                if "attn" in name and len(t.shape) == 2 and not name.endswith("attn_output.weight"):
+                    t.shape[1] = size
+                t.values = [draw.uniform(-0.3, 0.3) for _ in range(math.prod(t.shape))]
+
+        def to_blocks(c):
+            for name in [n for n in c.tensors if n.endswith("_exps.weight")]:
+                t, raw, values = c.tensors[name], b"", []
+                for _ in range(math.prod(t.shape) // 32):
+                    exponent, nibbles = draw.randrange(122, 126), bytes(draw.randrange(256) for _ in range(16))
+                    raw += bytes([exponent]) + nibbles
+                    for shift in (0, 4):
+                        values += [table[b >> shift & 7] * (-1 if b >> shift & 8 else 1) * 2.0 ** (exponent - 128) for b in nibbles]
+                c.tensors[name] = Blocks(t.shape, 39, raw)
+                wide[name] = Tensor(t.shape, values)
+
+        wide = {}
+        path = self.folder / "blocks.gguf"
+        converter = Converter(FAMILIES / "gpt_oss")
+        converter.convert(path)
+        resize(converter)
+        to_blocks(converter)
+        write_gguf(path, converter.metadata, converter.tensors)
+        found = self.logits(path)
+        converter.tensors.update(wide)
+        write_gguf(path, converter.metadata, converter.tensors)
+        self.assertEqual(found, self.logits(path))
 
     def assert_refused(self, case, change, *words):
         path, _ = self.convert(case, change)

@@ -22,17 +22,26 @@ struct pf_bpe_candidate {
 
 /* --- merges --- */
 
-static size_t slot_of(const pf_bpe *bpe, int32_t left, int32_t right)
+enum { FILTER_BITS_A_SLOT = 4 };
+
+static uint64_t hash_of(const pf_bpe *bpe, int32_t left, int32_t right)
 {
-    return (size_t)pf_hash_mix(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ bpe->seed) & (bpe->n_slots - 1);
+    return pf_hash_mix(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ bpe->seed);
+}
+
+/* The bit of a hash; its upper half is independent of the slot. */
+static size_t filter_bit(const pf_bpe *bpe, uint64_t hash)
+{
+    return (size_t)(hash >> 32) & (FILTER_BITS_A_SLOT * bpe->n_slots - 1);
 }
 
 pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
 {
     size_t n_slots = 1;
-    while (n_slots < n_merges * 2 + 2) n_slots *= 2;
+    while (n_slots < n_merges * 2 + 2 || n_slots < 64 / FILTER_BITS_A_SLOT) n_slots *= 2;
     bpe->merges = calloc(n_slots, sizeof *bpe->merges);
-    if (!bpe->merges) return PF_NOMEM;
+    bpe->filter = calloc(n_slots * FILTER_BITS_A_SLOT / 64, sizeof *bpe->filter);
+    if (!bpe->merges || !bpe->filter) return PF_NOMEM; /* pf_bpe_clear frees the other */
     bpe->n_slots = n_slots;
     if (bpe->n_character_slots == 0) bpe->seed = pf_hash_seed();
     for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
@@ -42,17 +51,19 @@ pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
 void pf_bpe_clear(pf_bpe *bpe)
 {
     free(bpe->merges);
+    free(bpe->filter);
     free(bpe->characters);
     free(bpe->pairs.others);
     bpe->merges = NULL;
+    bpe->filter = NULL;
     bpe->characters = NULL;
     bpe->pairs = (pf_bpe_pairs){ .others = NULL };
     bpe->n_slots = bpe->n_character_slots = 0;
 }
 
-static pf_merge *find_slot(const pf_bpe *bpe, int32_t left, int32_t right)
+static pf_merge *find_slot(const pf_bpe *bpe, uint64_t hash, int32_t left, int32_t right)
 {
-    size_t i = slot_of(bpe, left, right);
+    size_t i = (size_t)hash & (bpe->n_slots - 1);
     while (bpe->merges[i].left >= 0 && (bpe->merges[i].left != left || bpe->merges[i].right != right))
         i = (i + 1) & (bpe->n_slots - 1);
     return &bpe->merges[i];
@@ -60,14 +71,20 @@ static pf_merge *find_slot(const pf_bpe *bpe, int32_t left, int32_t right)
 
 void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t merged)
 {
-    *find_slot(bpe, left, right) = (pf_merge){ .left = left, .right = right, .rank = rank, .merged = merged };
+    const uint64_t hash = hash_of(bpe, left, right);
+    const size_t bit = filter_bit(bpe, hash);
+    bpe->filter[bit / 64] |= (uint64_t)1 << (bit % 64);
+    *find_slot(bpe, hash, left, right) = (pf_merge){ .left = left, .right = right, .rank = rank, .merged = merged };
 }
 
 /* NULL: the pair does not merge. */
 static const pf_merge *find_merge(const pf_bpe *bpe, int32_t left, int32_t right)
 {
     if (bpe->n_slots == 0) return NULL;
-    const pf_merge *slot = find_slot(bpe, left, right);
+    const uint64_t hash = hash_of(bpe, left, right);
+    const size_t bit = filter_bit(bpe, hash);
+    if ((bpe->filter[bit / 64] >> (bit % 64) & 1) == 0) return NULL;
+    const pf_merge *slot = find_slot(bpe, hash, left, right);
     return slot->left < 0 ? NULL : slot;
 }
 

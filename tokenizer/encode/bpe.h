@@ -41,8 +41,9 @@ typedef struct {
     bool fuse_unk;                /* one unk_token for a run of unknown characters */
     pf_merge *merges;             /* hash table, open addressing */
     size_t n_slots;               /* a power of two, at least twice the merges; 0: no merges */
-    pf_bpe_pairs pairs;           /* with `characters` */
-    uint64_t seed;                /* of all hashes */
+    uint64_t *filter; /* [n_slots / 16] four bits a slot, one set for the hash of each merge: most pairs do not merge */
+    pf_bpe_pairs pairs; /* with `characters` */
+    uint64_t seed;      /* of all hashes */
 } pf_bpe;
 
 /* Allocates the tables for n_merges and n_characters. PF_NOMEM. Free them with pf_bpe_clear. */

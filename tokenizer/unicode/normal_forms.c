@@ -11,6 +11,7 @@
 #include <utf8proc.h>
 
 #include "base/stop.h"
+#include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/newer_characters.h"
 
 enum { CHUNK_BYTES = 1 << 16 }; /* processed at once, plus the characters that may compose with their end */
@@ -144,8 +145,74 @@ static pf_status append_normal(pf_bytes *out, const char *text, size_t n, int32_
     return status;
 }
 
+/* ---- characters that NFC leaves as they are ---------------------------------------------------------------------- */
+
+/* They have no decomposition that NFC would keep, and never compose with a preceding character. */
+static const pf_character_range INERT[] = {
+    { 0x0000, 0x02FF }, { 0x0400, 0x0482 }, { 0x048A, 0x052F }, { 0x05D0, 0x05EA },   { 0x0620, 0x064A },
+    { 0x0904, 0x0928 }, { 0x092A, 0x0930 }, { 0x0E01, 0x0E30 }, { 0x2010, 0x2027 },   { 0x2030, 0x205E },
+    { 0x3001, 0x3029 }, { 0x3041, 0x3096 }, { 0x30A1, 0x30FA }, { 0x3400, 0x4DBF },   { 0x4E00, 0x9FFF },
+    { 0xAC00, 0xD7A3 }, { 0xFF01, 0xFFEF }, { 0xFFFD, 0xFFFD }, { 0x1F300, 0x1FAFF },
+};
+
+static bool is_inert(int32_t c)
+{
+    return c < 0x300 || pf_is_in_ranges(INERT, sizeof INERT / sizeof *INERT, c);
+}
+
+/* Where the run of such characters at `at` ends, or is long enough to be copied. *last: where its last one begins; *goes_on: the
+ * run goes on behind it. */
+static size_t inert_end(const char *text, size_t n, size_t at, size_t *last, bool *goes_on)
+{
+    const size_t stop = n - at > CHUNK_BYTES ? at + CHUNK_BYTES : n;
+    *last = at;
+    *goes_on = false;
+    for (size_t next; at < stop; at = next) {
+        if (!is_inert(pf_character_at(text, at, &next))) return at;
+        *last = at;
+    }
+    *goes_on = at < n;
+    return at;
+}
+
+/* Where what begins at `at` ends: before a character that never composes with a preceding one. */
+static size_t active_end(const char *text, size_t n, size_t at)
+{
+    size_t next;
+    (void)pf_character_at(text, at, &next);
+    for (at = next; at < n; at = next)
+        if (stands_alone(pf_character_at(text, at, &next))) return at;
+    return n;
+}
+
+static pf_status append_all(pf_normal_form form, const char *text, size_t n, const volatile bool *cancel,
+                            pf_bytes *out);
+
+/* Copies runs of inert characters. The last one of a run may compose with what follows. */
+static pf_status append_nfc(const char *text, size_t n, const volatile bool *cancel, pf_bytes *out)
+{
+    for (size_t at = 0; at < n;) {
+        size_t last;
+        bool goes_on;
+        if (pf_is_told(cancel)) return PF_CANCELLED;
+        const size_t end = inert_end(text, n, at, &last, &goes_on);
+        const size_t copied = end == n ? n : last;
+        PF_TRY(pf_bytes_append(out, text + at, copied - at));
+        at = copied;
+        if (end == n || goes_on) continue;
+        at = active_end(text, n, end);
+        PF_TRY(append_all(PF_NFC, text + last, at - last, cancel, out));
+    }
+    return PF_OK;
+}
+
 pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, const volatile bool *cancel,
                                 pf_bytes *out)
+{
+    return form == PF_NFC ? append_nfc(text, n, cancel, out) : append_all(form, text, n, cancel, out);
+}
+
+static pf_status append_all(pf_normal_form form, const char *text, size_t n, const volatile bool *cancel, pf_bytes *out)
 {
     static const int32_t options[] = {
         [PF_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,

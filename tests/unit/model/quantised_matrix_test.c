@@ -25,12 +25,14 @@ typedef struct {
 
 static pf_temp_dir dir;
 static parts file;
+static int32_t n_columns = COLUMNS; /* of the matrix that is looked for */
 
 static int make_dir(void **state)
 {
     (void)state;
     pf_temp_dir_make(&dir);
     memset(&file, 0, sizeof file);
+    n_columns = COLUMNS;
     return 0;
 }
 
@@ -106,7 +108,7 @@ static pf_status open_matrix(const pf_quantization *q, opened *o, pf_error *erro
     write_file();
     assert_ok(pf_tensor_source_open(dir.path, NULL, &o->source, error), *error);
     o->place = (pf_quantised_place){
-        .files = &o->source, .quantization = q, .path = "DIR", .stem = "x", .n_rows = ROWS, .n_columns = COLUMNS
+        .files = &o->source, .quantization = q, .path = "DIR", .stem = "x", .n_rows = ROWS, .n_columns = n_columns
     };
     PF_TRY(pf_quantised_find(&o->place, &o->matrix, error));
     return o->matrix.n_groups > 0 ? pf_quantised_check(&o->place, &o->matrix, error) : PF_OK;
@@ -652,6 +654,82 @@ static void int8_of_bitsandbytes_is_scaled_by_127(void **state)
     assert_refused(&BNB, PF_FORMAT, "no tensor \"x.SCB\", which a matrix in bitsandbytes must have");
 }
 
+/* ---- pieces of long rows ---- */
+
+enum { LONG = 320 };
+
+static void add_random(const char *name, const char *dtype, const char *shape, size_t bytes)
+{
+    uint32_t state = 12345;
+    uint8_t *data = add(name, dtype, shape, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 1664525u + 1013904223u;
+        data[i] = (uint8_t)(state >> 24);
+    }
+}
+
+static void add_scales(const char *name, const char *shape)
+{
+    uint8_t *s = add(name, "F16", shape, ROWS * LONG / 32 * 2);
+    for (int32_t i = 0; i < ROWS * LONG / 32; i++) put_half(s, i, (float)(i + 1) * 0.125f);
+}
+
+/* The values from column 256 on must be those of the whole row. */
+static void assert_second_piece(const pf_quantization *q)
+{
+    float row[LONG], scratch[2 * MAX_GROUPS];
+    pf_error error = { 0 };
+    pf_group_format format;
+    pf_group_piece piece;
+    opened o;
+    assert_ok(open_matrix(q, &o, &error), error);
+    assert_true(pf_quantised_exact_format(&o.matrix, &format));
+    assert_int_equal(format.group, 32);
+    for (int32_t n = 0; n < ROWS; n++) {
+        pf_quantised_row(&o.matrix, n, row, scratch);
+        pf_quantised_fill(&o.matrix, &format, (pf_quantised_span){ n, 256, LONG - 256 }, &piece);
+        for (int32_t i = 0; i < LONG - 256; i++) {
+            const float zero = format.offset == PF_GROUP_ZERO ? piece.offset[i / 32] : 0.0f;
+            assert_true(row[256 + i] == piece.scale[i / 32] * ((float)piece.q[i] - zero));
+        }
+    }
+    pf_tensor_source_close(&o.source);
+    memset(&file, 0, sizeof file);
+}
+
+static void groups_are_read_from_the_middle_of_a_row(void **state)
+{
+    (void)state;
+    const pf_quantization q = gptq(true);
+    n_columns = LONG;
+    add_random("qweight", "I32", "[40, 16]", 40 * 16 * 4);
+    add_random("qzeros", "I32", "[10, 2]", 10 * 2 * 4);
+    add_scales("scales", "[10, 16]");
+    assert_second_piece(&q);
+    add_random("qweight", "I32", "[320, 2]", 320 * 2 * 4);
+    add_random("qzeros", "I32", "[10, 2]", 10 * 2 * 4);
+    add_scales("scales", "[10, 16]");
+    assert_second_piece(&AWQ);
+    add_random("weight_packed", "I32", "[16, 40]", 16 * 40 * 4);
+    add_random("weight_zero_point", "I32", "[2, 10]", 2 * 10 * 4);
+    add_scales("weight_scale", "[16, 10]");
+    assert_second_piece(&SCALED);
+    add_random("weight", "I8", "[16, 320]", 16 * 320);
+    add_scales("weight_scale", "[16, 10]");
+    assert_second_piece(&SCALED);
+}
+
+static void an_index_in_order_is_no_act_order(void **state)
+{
+    (void)state;
+    const pf_quantization q = gptq(true);
+    add_gptq(true);
+    uint8_t *index = add_index("g_idx");
+    for (int32_t k = 0; k < COLUMNS; k++) put_word(index, k, (uint32_t)(k / 32));
+    read_all(&q);
+    assert_int_equal(n_exact, 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
 
 int main(void)
@@ -678,6 +756,8 @@ int main(void)
         CASE(state_of_nf4_is_checked),
         CASE(nf4_parts_have_their_shapes_and_types),
         CASE(int8_of_bitsandbytes_is_scaled_by_127),
+        CASE(groups_are_read_from_the_middle_of_a_row),
+        CASE(an_index_in_order_is_no_act_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

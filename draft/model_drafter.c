@@ -27,7 +27,8 @@ typedef struct {
     pf_adaptive adaptive;        /* where the open asks for it: decides after each token whether another is drawn */
     int32_t excluded[2 * PF_MAX_EXCLUDED]; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
     int32_t n_excluded;
-    int32_t n_planned;    /* tokens of the proposal in the making, at most */
+    int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
+    int32_t n_planned;    /* likewise, as it is now */
     pf_proposal proposal; /* in the making */
 } draft_state;
 
@@ -48,7 +49,9 @@ typedef struct {
     uint64_t n_opened;
     int32_t *ready; /* [max_sequences] slots that are drafted for */
     int32_t n_ready;
-    uint64_t begun_ns; /* when the first of them began */
+    uint64_t begun_ns;  /* when the first of them began */
+    bool has_deadlines; /* one of them has */
+    uint64_t pass_ns;   /* of a pass behind a proposal's first, smoothed over those with deadlines */
     pf_span_batch batch;
     const int32_t *drawing; /* [n_drawing] slots of the rows being drawn from */
     int32_t n_drawing;
@@ -139,10 +142,19 @@ static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
 
 /* ---- turns and prompts ----------------------------------------------------------------------------------------- */
 
+/* Whether another pass would end after the sequence's proposal is of use. It is asked before a token is drawn, never after
+ * (DESIGN, invariant 4). */
+static bool is_late(const pf_host *host, const pf_host_sequence *s)
+{
+    if (s->propose_by_ns == UINT64_MAX) return false;
+    const uint64_t now_ns = pf_host_now_ns(host);
+    return now_ns >= s->propose_by_ns || s->propose_by_ns - now_ns < ((const drafter *)host)->pass_ns;
+}
+
 /* The length of the next proposal, or where it is adaptive what bounds it. */
 static int32_t plan(const pf_host *host, const pf_host_sequence *s)
 {
-    return state_of(host, s)->is_stuck ? 0 : pf_host_draft_room(host, s);
+    return state_of(host, s)->is_stuck || (s->is_due && is_late(host, s)) ? 0 : pf_host_draft_room(host, s);
 }
 
 /* A sequence is ready when one pass can take its unread tokens and the row of the first draft token. A cold prompt is read
@@ -155,7 +167,7 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
         backlog = s->n_committed - cached(host, s);
         if (s->is_due) backlog -= max_rows;
     }
-    if (backlog <= 0) return s->is_due ? PF_HOST_READY : PF_HOST_IDLE;
+    if (backlog <= 0 || (s->is_due && is_late(host, s))) return s->is_due ? PF_HOST_READY : PF_HOST_IDLE;
     *n_tokens = pf_min(backlog, max_rows);
     return PF_HOST_CHUNK;
 }
@@ -250,6 +262,10 @@ static bool draft_step(drafter *d)
         const int32_t slot = d->ready[i];
         const pf_host_sequence *s = &d->host.sequences[slot];
         if (s->n_drafted >= d->states[slot].n_planned) continue;
+        if (is_late(&d->host, s)) {
+            d->states[slot].n_planned = s->n_drafted;
+            continue;
+        }
         any = true;
         const int32_t held = cached(&d->host, s);
         const pf_span span = { .sequence = d->states[slot].cache,
@@ -269,8 +285,9 @@ static bool add(pf_host *host, pf_host_sequence *s)
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
     if (d->n_ready == 0) d->begun_ns = pf_host_now_ns(host);
+    d->has_deadlines = (d->n_ready > 0 && d->has_deadlines) || s->propose_by_ns != UINT64_MAX;
     pf_host_begin_proposal(host, s, &state->proposal);
-    state->n_planned = plan(host, s);
+    state->n_planned = state->n_room = plan(host, s);
     d->ready[d->n_ready++] = s->slot;
     return true;
 }
@@ -282,11 +299,26 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
     proposal->tokens = s->tokens + s->n_committed;
     proposal->n_tokens = s->n_drafted;
     proposal->declared = s->n_drafted > 0 && pf_sampling_request_declares(&state->request) ? s->declared : NULL;
-    pf_adaptive_end_proposal(&state->adaptive, s->tokens + s->n_committed, s->n_drafted, plan(host, s), proposal);
+    pf_adaptive_end_proposal(&state->adaptive, s->tokens + s->n_committed, s->n_drafted, state->n_room, proposal);
     pf_host_propose(host, s, proposal);
+    if (state->n_room == 0 && s->propose_by_ns != UINT64_MAX) {
+        state->is_cold = !s->is_full && !state->is_stuck; /* what could not be read in time is read from here on */
+        drafter_of(host)->pass_ns -= drafter_of(host)->pass_ns / 8; /* a pass that took long must not end all others */
+    }
     state->is_stuck = false;
     state->adaptive.left_ns = pf_host_now_ns(host);
     state->adaptive.drafted_ns = state->adaptive.left_ns - drafter_of(host)->begun_ns;
+}
+
+/* A pass has ended, which began at before_ns where it is not a proposal's first (0). When it ended. */
+static uint64_t time_pass(drafter *d, uint64_t before_ns)
+{
+    const uint64_t now_ns = pf_host_now_ns(&d->host);
+    if (before_ns > 0) {
+        const uint64_t took_ns = now_ns - before_ns;
+        d->pass_ns = d->pass_ns == 0 ? took_ns : (3 * d->pass_ns + took_ns) / 4;
+    }
+    return now_ns;
 }
 
 /* Proposals for all that are ready, drafted together. None when it is time to stop: a proposal cut
@@ -295,7 +327,11 @@ static void run(pf_host *host)
 {
     drafter *d = drafter_of(host);
     bool is_over = false;
-    while (!is_over && draft_step(d)) is_over = pf_stop_is_due(&d->host.config.stop);
+    uint64_t before_ns = 0;
+    while (!is_over && draft_step(d)) {
+        is_over = pf_stop_is_due(&d->host.config.stop);
+        if (d->has_deadlines) before_ns = time_pass(d, before_ns);
+    }
     for (int32_t i = 0; !is_over && i < d->n_ready; i++) end_proposal(host, &host->sequences[d->ready[i]]);
     d->n_ready = 0;
 }

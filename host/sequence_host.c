@@ -74,6 +74,8 @@ static void start_sequence(pf_host *host, pf_host_sequence *s, const pf_open *op
     s->is_adaptive = open->adaptive_draft;
     s->judges_trees = open->trees;
     s->max_draft = pf_min(open->max_draft, host->config.max_draft);
+    s->next_draft = s->max_draft;
+    s->propose_by_ns = UINT64_MAX;
     s->max_declared = open->max_declared;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
@@ -106,6 +108,17 @@ static void take_close(pf_host *host, const pf_close *close)
     if (pf_answer_admit_close(&host->answer, close, &slot)) end_sequence(host, &host->sequences[slot]);
 }
 
+/* What the owner asks of the next proposal. */
+static void take_wanted(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
+{
+    enum { NS_PER_US = 1000 };
+    s->is_due = verdict->finish == PF_FINISH_NONE && verdict->next_draft != PF_NO_DRAFT;
+    s->next_draft = verdict->next_draft > 0 ? pf_min(verdict->next_draft, s->max_draft) : s->max_draft;
+    s->propose_by_ns = UINT64_MAX;
+    if (verdict->propose_within_us > 0)
+        s->propose_by_ns = pf_host_now_ns(host) + (uint64_t)verdict->propose_within_us * NS_PER_US;
+}
+
 static void take_verdict(pf_host *host, const pf_verdict *verdict)
 {
     int32_t slot;
@@ -121,7 +134,7 @@ static void take_verdict(pf_host *host, const pf_verdict *verdict)
         return;
     }
     s->n_drafted = 0;
-    s->is_due = verdict->finish == PF_FINISH_NONE;
+    take_wanted(host, s, verdict);
     if (s->is_full || verdict->n_tokens == 0) return;
     memcpy(s->tokens + s->n_committed, verdict->tokens, (size_t)verdict->n_tokens * sizeof *s->tokens);
     s->n_committed += verdict->n_tokens;
@@ -159,7 +172,7 @@ int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s)
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
     const int32_t room = host->config.max_tokens - s->n_committed + 1;
-    return pf_min(pf_min(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
+    return pf_min(pf_min(s->next_draft, room), to_commit > 1 ? to_commit - 1 : 1);
 }
 
 void pf_host_begin_proposal(const pf_host *host, const pf_host_sequence *s, pf_proposal *out)

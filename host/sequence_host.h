@@ -41,9 +41,11 @@ typedef struct {
     uint32_t incarnation;
     pf_sampling sampling; /* of the open; start() may resolve the seed */
     pf_method method;
-    bool is_adaptive;  /* max_draft is a bound */
-    bool judges_trees; /* proposals may be trees */
-    int32_t max_draft; /* of a proposal: the open's, at most the host's */
+    bool is_adaptive;       /* max_draft is a bound */
+    bool judges_trees;      /* proposals may be trees */
+    int32_t max_draft;      /* of a proposal: the open's, at most the host's */
+    int32_t next_draft;     /* of the next proposal, at most max_draft; the latest verdict's */
+    uint64_t propose_by_ns; /* when the next proposal is of no use any more; UINT64_MAX: never */
     int32_t max_declared;
     int32_t max_tokens; /* the committed length at which it ends; INT32_MAX: unknown. start() may lower it */
     int32_t *tokens;    /* [host's max_tokens + PF_MAX_DRAFT_TOKENS + 1]; the role writes behind the committed ones */

@@ -108,6 +108,7 @@ enum {
     PF_MAX_BATCH_SEQUENCES = 256, /* entries of each kind in a batch */
     PF_MAX_DRAFT_TOKENS = 64,     /* tokens of a proposal, all nodes of a tree included */
     PF_MAX_VERDICT_TOKENS = PF_MAX_DRAFT_TOKENS + 1,
+    PF_NO_DRAFT = -1,               /* pf_verdict.next_draft */
     PF_MAX_DECLARED = 256,          /* ids of one draft distribution */
     PF_MAX_PROMPT_TOKENS = 1 << 20, /* tokens of an open */
     PF_MAX_STOP_TOKENS = 64,
@@ -170,6 +171,12 @@ typedef struct {
     int32_t n_tokens;
     int32_t n_accepted; /* of the round's proposal */
     pf_finish finish;
+    int32_t
+        next_draft; /* to a drafter: the most tokens of the next proposal, at most the open's max_draft counts; 0: as
+                                    opened; PF_NO_DRAFT: none is wanted before the next verdict */
+    uint32_t
+        propose_within_us; /* to a drafter: when the next proposal is of no use any more: it is cut short to be in time, to
+                                    nothing if need be; 0: no limit */
 } pf_verdict;
 
 /* "I do not have this sequence (any more): open it again." */

@@ -181,6 +181,8 @@ static pf_status take_verdict(const pf_codec_place *at, const pf_wire_verdict *w
     const size_t least = wire->finish == PILOTFISH__V1__FINISH__FINISH_NONE ? 1 : 0;
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, least, PF_MAX_VERDICT_TOKENS));
     PF_TRY(pf_codec_check_range(at, "n_accepted", wire->n_accepted, 0, (int64_t)wire->n_tokens));
+    const bool is_bounded = wire->wanted_case == PILOTFISH__V1__VERDICT__WANTED_MAX_DRAFT;
+    if (is_bounded) PF_TRY(pf_codec_check_range(at, "max_draft", wire->max_draft, 0, PF_MAX_DRAFT_TOKENS));
     *out = (pf_verdict){
         .sequence = wire->sequence,
         .incarnation = wire->incarnation,
@@ -190,6 +192,10 @@ static pf_status take_verdict(const pf_codec_place *at, const pf_wire_verdict *w
         .n_tokens = (int32_t)wire->n_tokens,
         .n_accepted = wire->n_accepted,
         .finish = (pf_finish)wire->finish,
+        .next_draft = !is_bounded            ? 0
+                      : wire->max_draft == 0 ? PF_NO_DRAFT
+                                             : wire->max_draft,
+        .propose_within_us = wire->propose_within_us,
     };
     return PF_OK;
 }

@@ -142,6 +142,11 @@ static pf_status mirror_verdicts(pf_bump *bump, const pf_batch *batch, pf_wire_b
         w->tokens = pf_codec_unconst(v->tokens);
         w->n_accepted = v->n_accepted;
         w->finish = (Pilotfish__V1__Finish)v->finish;
+        if (v->next_draft != 0) {
+            w->wanted_case = PILOTFISH__V1__VERDICT__WANTED_MAX_DRAFT;
+            w->max_draft = v->next_draft == PF_NO_DRAFT ? 0 : v->next_draft;
+        }
+        w->propose_within_us = v->propose_within_us;
     }
     return PF_OK;
 }

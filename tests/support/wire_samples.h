@@ -56,8 +56,11 @@ static const int32_t drawn[] = { 17, 300 };
 static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL },
                                          { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL },
                                          { 9, 1, 2, 12, drawn, 2, NULL, declared_all } };
-static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE },
-                                     { 8, 2, 5, 99, NULL, 0, 0, PF_FINISH_LENGTH } };
+static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 0, 0 },
+                                     { 8, 2, 5, 99, NULL, 0, 0, PF_FINISH_LENGTH, 0, 0 } };
+static pf_verdict verdicts_bounded[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 3, 0 },
+                                         { 8, 2, 5, 99, TOKENS, 1, 0, PF_FINISH_NONE, PF_NO_DRAFT, 0 },
+                                         { 9, 1, 2, 12, TOKENS, 1, 0, PF_FINISH_NONE, 0, 2500 } };
 static pf_prefix_request prefix_one = { 9, 4, 33 };
 static pf_refusal refusals_two[] = { { 10, 1, PF_LIMIT, "8 sequences are open, more are not taken" },
                                      { 11, 1, PF_UNSUPPORTED, "method 3 is not spoken here" } };
@@ -73,6 +76,7 @@ static const struct {
     { "proposals_chain_tree_declared",
       { .proposals = proposals_three, .n_proposals = 3, .timing = { 1234567, 8901 } } },
     { "verdicts", { .verdicts = verdicts_two, .n_verdicts = 2, .timing = { .compute_ns = 20000000 } } },
+    { "verdicts_bounded", { .verdicts = verdicts_bounded, .n_verdicts = 3 } },
     { "prefix_request", { .prefix_requests = &prefix_one, .n_prefix_requests = 1 } },
     { "refusals", { .refusals = refusals_two, .n_refusals = 2 } },
     { "open_excluded", { .opens = &open_excluded, .n_opens = 1 } },

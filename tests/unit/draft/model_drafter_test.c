@@ -1049,6 +1049,66 @@ static void a_simulated_pass_takes_its_time(void **state)
     close_bench(&b);
 }
 
+/* The verdict of a round that commits one token, 77, which the tiny draft does not propose. */
+static pf_verdict one_more(uint64_t round, int32_t next_draft, uint32_t within_us)
+{
+    static const int32_t token = 77;
+    pf_verdict v = verdict_of(1, round, N_PROMPT + (int32_t)round, &token, 1);
+    v.next_draft = next_draft;
+    v.propose_within_us = within_us;
+    return v;
+}
+
+static int32_t count_proposed(bench *b, pf_verdict verdict)
+{
+    const pf_batch *answer = ask(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    if (!answer) return -1;
+    assert_int_equal(answer->n_proposals, 1);
+    assert_int_equal(answer->proposals[0].round, verdict.round + 1);
+    return answer->proposals[0].n_tokens;
+}
+
+static void a_verdict_bounds_the_next_proposal_or_wants_none(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_int_equal(count_proposed(&b, one_more(1, 2, 0)), 2);
+    assert_int_equal(count_proposed(&b, one_more(2, PF_NO_DRAFT, 0)), -1);
+    assert_int_equal(count_proposed(&b, one_more(3, 64, 0)), 4); /* the open's 4 still counts */
+    assert_int_equal(count_proposed(&b, one_more(4, 1, 0)), 1);
+    assert_int_equal(count_proposed(&b, one_more(5, 0, 0)), 4); /* a bound is of one proposal */
+    close_bench(&b);
+}
+
+static void a_proposal_is_cut_short_to_be_in_time(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns); /* 100 us a pass */
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_int_equal(count_proposed(&b, one_more(1, 0, 250)), 2);
+    const uint64_t before_ns = clock_ns;
+    assert_int_equal(count_proposed(&b, one_more(2, 0, 20)), 0); /* no pass is that short */
+    assert_int_equal(clock_ns, before_ns);
+    assert_int_equal(count_proposed(&b, one_more(3, 0, 350)), 3);
+    assert_int_equal(count_proposed(&b, one_more(4, 0, 0)), 4);
+    close_bench(&b);
+}
+
+static void a_pass_that_took_long_does_not_end_all_later_proposals(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_int_equal(count_proposed(&b, one_more(1, 0, 250)), 2);
+    uint64_t round = 2;
+    while (count_proposed(&b, one_more(round, 0, 90)) == 0) round++;
+    assert_in_range(round, 3, 20);
+    close_bench(&b);
+}
+
 static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(void **state)
 {
     (void)state;
@@ -1244,6 +1304,9 @@ int main(void)
         cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),
         cmocka_unit_test(a_simulated_pass_takes_its_time),
+        cmocka_unit_test(a_verdict_bounds_the_next_proposal_or_wants_none),
+        cmocka_unit_test(a_proposal_is_cut_short_to_be_in_time),
+        cmocka_unit_test(a_pass_that_took_long_does_not_end_all_later_proposals),
         cmocka_unit_test(a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read),
         cmocka_unit_test(sequences_share_as_few_passes_as_rows_and_logits_allow),
         cmocka_unit_test(missing_tokens_are_read_in_as_few_passes_as_rows_allow),

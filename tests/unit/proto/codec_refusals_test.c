@@ -61,6 +61,8 @@ SPOIL(v_nothing, pf_verdict, x->n_tokens = 0, x->n_accepted = 0)
 SPOIL(v_accepted, pf_verdict, x->n_accepted = x->n_tokens + 1)
 SPOIL(v_accepted_negative, pf_verdict, x->n_accepted = -1)
 SPOIL(v_finish, pf_verdict, x->finish = (pf_finish)9)
+SPOIL(v_draft_beyond, pf_verdict, x->next_draft = 65)
+SPOIL(v_draft_negative, pf_verdict, x->next_draft = -2)
 SPOIL(d_twice, pf_declared, x->ids = twice)
 SPOIL(d_sum, pf_declared, x->probabilities = wrong_sum)
 SPOIL(d_zero, pf_declared, x->probabilities = not_positive)
@@ -131,6 +133,8 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "verdicts[0].n_accepted is 4", IN_VERDICT, v_accepted, false },
         { "verdicts[0].n_accepted is -1", IN_VERDICT, v_accepted_negative, false },
         { "verdicts[0].finish is 9", IN_VERDICT, v_finish, false },
+        { "verdicts[0].max_draft is 65", IN_VERDICT, v_draft_beyond, false },
+        { "verdicts[0].max_draft is -2", IN_VERDICT, v_draft_negative, false },
         { "proposals[0].declared.ids has an id twice", IN_DECLARED, d_twice, false },
         { "proposals[0].declared.probabilities sum to 0.875000", IN_DECLARED, d_sum, false },
         { "proposals[0].declared.probabilities has 0", IN_DECLARED, d_zero, false },
@@ -531,7 +535,7 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
         const pf_declared declared = { zeros, shares, less ? -1 : PF_MAX_DECLARED + 1 };
         pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL },
                                     { 7, 1, 1, 7, zeros, 1, NULL, &declared } };
-        pf_verdict verdict = { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE };
+        pf_verdict verdict = { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE, 0, 0 };
         pf_refusal refusal = { 7, 1, PF_LIMIT, text };
         const pf_batch beyond_limits[] = {
             { .opens = &opens[0], .n_opens = 1 },

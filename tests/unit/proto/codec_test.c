@@ -66,6 +66,8 @@ static void assert_same_verdict(const pf_verdict *a, const pf_verdict *b)
     assert_same_tokens(a->tokens, a->n_tokens, b->tokens, b->n_tokens);
     assert_int_equal(a->n_accepted, b->n_accepted);
     assert_int_equal(a->finish, b->finish);
+    assert_int_equal(a->next_draft, b->next_draft);
+    assert_int_equal(a->propose_within_us, b->propose_within_us);
 }
 
 static void assert_same_batch(const pf_batch *a, const pf_batch *b)
@@ -174,9 +176,16 @@ static void fill(random_batch *r, uint64_t *rng)
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {
         const int32_t n = 1 + below(rng, PF_MAX_VERDICT_TOKENS);
-        r->verdicts[i] =
-            (pf_verdict){ draw(rng),         (uint32_t)draw(rng) | 1, draw(rng), below(rng, 1 << 30), r->tokens, n,
-                          below(rng, n + 1), (pf_finish)below(rng, 4) };
+        r->verdicts[i] = (pf_verdict){ draw(rng),
+                                       (uint32_t)draw(rng) | 1,
+                                       draw(rng),
+                                       below(rng, 1 << 30),
+                                       r->tokens,
+                                       n,
+                                       below(rng, n + 1),
+                                       (pf_finish)below(rng, 4),
+                                       below(rng, PF_MAX_DRAFT_TOKENS + 2) + PF_NO_DRAFT,
+                                       (uint32_t)draw(rng) };
     }
     for (int32_t i = 0; i < b->n_prefix_requests; i++)
         r->prefix_requests[i] = (pf_prefix_request){ draw(rng), (uint32_t)draw(rng), below(rng, 1 << 30) };
@@ -421,7 +430,9 @@ static void a_batch_at_every_limit_arrives(void **state)
     open.stop_tokens = ids;
     open.n_stop_tokens = PF_MAX_STOP_TOKENS;
     pf_proposal proposal = { 7, 1, 1, INT32_MAX - PF_MAX_VERDICT_TOKENS, ids, PF_MAX_DRAFT_TOKENS, NULL, declared };
-    pf_verdict verdict = { 7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE };
+    pf_verdict verdict = {
+        7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS, UINT32_MAX
+    };
     pf_prefix_request request = { 7, 1, 0 };
     pf_refusal refusal = { 7, 1, PF_LIMIT, text };
     const pf_batch batch = { .opens = &open,

@@ -50,7 +50,7 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
     pf_result *out = r->result;
     *finish = PF_FINISH_NONE;
     r->last_base = s->n_committed;
-    r->last_accepted = v->n_accepted;
+    r->last_accepted = r->proposes_late ? 0 : v->n_accepted; /* of what the drafter proposed for this round */
     int32_t n = 0;
     while (n < v->n_tokens && *finish == PF_FINISH_NONE) {
         const int32_t token = v->tokens[n];

@@ -68,6 +68,7 @@ typedef struct {
     bool drafter_has_it;                       /* an open has left: it keeps a place until it is told of the end */
     pf_proposal proposal;                      /* the round's: its arrays are the drafter's answer's */
     pf_late_proposal late;                     /* a far drafter's */
+    bool proposes_late;                        /* the round's proposal is the rest of that one */
     pf_error verifier_trouble;                 /* why a far verifier was lost, the last time */
 } pf_run;
 

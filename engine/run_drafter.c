@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "proto/tree.h"
 
 static const uint64_t STEADY_NS = 60000000000;
@@ -163,6 +164,20 @@ static void judge_late(pf_run *r)
     pf_draft_wait_in_hindsight(&r->session->draft_wait, n + 1);
 }
 
+/* What a late proposal has behind the committed tokens, where its first ones are those: a proposal for this round, of tokens only,
+ * which any method judges losslessly as one-hot. NULL: there is none. */
+static const pf_proposal *rest_of_late(pf_run *r)
+{
+    const pf_session *s = r->session;
+    const pf_late_proposal *late = &r->late;
+    const int32_t n_decided = s->n_committed - late->base;
+    if (late->n <= n_decided) return NULL;
+    if (memcmp(late->tokens, s->committed + late->base, (size_t)n_decided * sizeof *late->tokens) != 0) return NULL;
+    r->proposal = (pf_proposal){ .tokens = late->tokens + n_decided,
+                                 .n_tokens = pf_min(late->n - n_decided, pf_run_max_draft(r)) };
+    return &r->proposal;
+}
+
 /* Whether the verifier has all the tokens that it names: a far verifier refuses the sequence for one that it lacks. */
 static bool is_known(const pf_run *r, const pf_proposal *p)
 {
@@ -281,6 +296,9 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         if (status == PF_CANCELLED) {
             if (pf_run_is_cancelled(r)) return PF_CANCELLED;
             if (wait_ns) pf_draft_wait_timed_out(&s->draft_wait, pf_session_now_ns(s));
+            *out = far ? rest_of_late(r) : NULL;
+            if (*out && !is_known(r, *out)) *out = NULL;
+            r->proposes_late = *out != NULL;
             return PF_OK;
         }
         if (status == PF_UNAVAILABLE && far) {
@@ -307,6 +325,7 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
 {
     pf_session *s = r->session;
     *out = NULL;
+    r->proposes_late = false;
     if (!may_be_asked(r)) return PF_OK;
     const bool far = s->options.drafter->is_far;
     uint64_t round = 0;

@@ -508,6 +508,24 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
     if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
 
+/* Ten plain steps of the target pass until a proposal of 24 tokens is there: the first of them are what the target has decided by
+ * then, and the rest is proposed. */
+static void the_rest_of_a_late_proposal_is_proposed(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    request.draft_len = 24;
+    request.max_new_tokens = 120;
+    generate(p, p->verifier, NULL, &request, &plain);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS, p->clock_ns),
+              drafter = late_peer_of(p->drafter, 400 * MS, p->clock_ns);
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    const pf_speculation *s = &drafted.result.speculation;
+    if (s->accepted < 30) fail_msg("%d tokens accepted; expected 30 at least", (int)s->accepted);
+}
+
 /* Not for as long as it has draft_wait, which is 160 ms here and seconds with a slow target. */
 static void a_cancelled_request_does_not_wait_for_a_far_drafter(void **state)
 {
@@ -1062,6 +1080,7 @@ int main(void)
         cmocka_unit_test(reading_slow_late_answers_is_bounded_in_time),
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
+        cmocka_unit_test(the_rest_of_a_late_proposal_is_proposed),
         cmocka_unit_test(a_cancelled_request_does_not_wait_for_a_far_drafter),
         cmocka_unit_test(an_empty_proposal_is_a_round_without_one),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),

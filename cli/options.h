@@ -85,6 +85,7 @@ typedef struct {
     bool strict;           /* refuse what a warning would report of a model's files */
     int32_t context;       /* 0: the model's */
     int32_t max_sequences; /* of a server; 0: its default */
+    int32_t kv_sequences;  /* likewise */
     pf_verifies_on verifies_on;
 
     /* what comes out */

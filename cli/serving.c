@@ -6,7 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/setup.h"
 
-enum { DEFAULT_SEQUENCES = 8 };
+enum { DEFAULT_SEQUENCES = PF_MAX_BATCH_SEQUENCES };
 
 /* Without the ready line a process that waits for it would wait for ever: pf_out_finish reports why this ends instead. */
 static bool on_ready(void *user, const char *address)

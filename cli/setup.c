@@ -72,6 +72,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .serves = options->listen != NULL,
         .max_context = options->context,
         .max_sequences = max_sequences,
+        .kv_sequences = options->kv_sequences,
         .max_draft = options->draft_len > PF_DEFAULT_MAX_DRAFT ? options->draft_len : PF_DEFAULT_MAX_DRAFT,
         .progress = pf_progress_update,
         .user = &progress,

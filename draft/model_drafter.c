@@ -172,10 +172,21 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
     return PF_HOST_CHUNK;
 }
 
+static bool holds_pages(const pf_host *host, const pf_host_sequence *s, const void *user)
+{
+    return pf_spans_leave(user, state_of(host, s)->cache) && cached(host, s) > 0;
+}
+
+/* Where the cache is full, the sequences that have been idle longest lose what it holds of them, and are read again when they are due. */
 static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 {
-    const drafter *d = user;
-    return pf_simulated_run(&d->simulated, &d->backend, spans, n);
+    drafter *d = user;
+    const pf_spans all = { spans, n };
+    for (;;) {
+        const pf_status status = pf_simulated_run(&d->simulated, &d->backend, spans, n);
+        const pf_host_sequence *idle = status == PF_LIMIT ? pf_host_find_idle(&d->host, holds_pages, &all) : NULL;
+        if (!idle || pf_forward_truncate(&d->backend, state_of(&d->host, idle)->cache, 0) != PF_OK) return status;
+    }
 }
 
 /* A cache that is full gives back what it has taken of the prompt. */

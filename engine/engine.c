@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/topology.h"
 #include "base/utf8.h"
 #include "draft/model_drafter.h"
@@ -52,6 +53,9 @@ static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_err
     return PF_OK;
 }
 
+/* Sequences share the pages, and few are long at once. */
+enum { KV_SEQUENCES = 8 };
+
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
                               pf_error *error)
 {
@@ -61,6 +65,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
     const pf_context_config config = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
+        .kv_sequences = pf_min(options->kv_sequences > 0 ? options->kv_sequences : KV_SEQUENCES, max_sequences),
         .max_rows = max_rows,
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type =
@@ -217,6 +222,7 @@ static pf_status check_options(const char *model, const pf_engine_options *optio
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
+    PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_BATCH_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
 }
 

@@ -67,6 +67,7 @@ pf_status pf_host_check_draft(const pf_host *host, const pf_open *open, pf_error
 static void start_sequence(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
     s->is_open = true;
+    s->touched_ns = pf_host_now_ns(host);
     s->is_due = host->role->answers_opens;
     s->is_full = s->is_ended = false;
     s->sampling = open->sampling;
@@ -114,6 +115,7 @@ static void take_wanted(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     enum { NS_PER_US = 1000 };
     s->is_due = verdict->finish == PF_FINISH_NONE && verdict->next_draft != PF_NO_DRAFT;
     s->next_draft = verdict->next_draft > 0 ? pf_min(verdict->next_draft, s->max_draft) : s->max_draft;
+    s->touched_ns = pf_host_now_ns(host);
     s->propose_by_ns = UINT64_MAX;
     if (verdict->propose_within_us > 0)
         s->propose_by_ns = pf_host_now_ns(host) + (uint64_t)verdict->propose_within_us * NS_PER_US;
@@ -147,6 +149,7 @@ static void take_proposal(pf_host *host, const pf_proposal *proposal)
     pf_host_sequence *s = &host->sequences[slot];
     if (s->is_ended || s->is_due) return;
     host->role->take_proposal(host, s, proposal);
+    s->touched_ns = pf_host_now_ns(host);
     s->is_due = true;
 }
 
@@ -161,6 +164,22 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     else
         for (int32_t i = 0; i < batch->n_verdicts; i++) take_verdict(host, &batch->verdicts[i]);
     return PF_OK;
+}
+
+pf_host_sequence *pf_host_find_idle(const pf_host *host,
+                                    bool (*holds)(const pf_host *host, const pf_host_sequence *s, const void *user),
+                                    const void *user)
+{
+    static const uint64_t IDLE_NS = 1000000000;
+    const uint64_t now_ns = pf_host_now_ns(host);
+    pf_host_sequence *idle = NULL;
+    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
+        pf_host_sequence *s = &host->sequences[slot];
+        if (!s->is_open || s->is_due || now_ns - s->touched_ns < IDLE_NS) continue;
+        if (idle && s->touched_ns >= idle->touched_ns) continue;
+        if (holds(host, s, user)) idle = s;
+    }
+    return idle;
 }
 
 /* ---- answers --------------------------------------------------------------------------------------------------- */

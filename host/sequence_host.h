@@ -37,6 +37,7 @@ typedef struct {
     bool is_due;   /* a proposal or a verdict is to be answered */
     bool is_full;  /* it has committed more than max_tokens: nothing is proposed until it is closed */
     bool is_ended; /* a verdict has ended it: waits for its close */
+    uint64_t touched_ns; /* when its owner last said something of it */
     uint64_t sequence;
     uint32_t incarnation;
     pf_sampling sampling; /* of the open; start() may resolve the seed */
@@ -156,6 +157,12 @@ PF_MUST_USE pf_status pf_host_check_draft(const pf_host *host, const pf_open *op
 /* Tokens that a proposal for `s` may have: what was asked for, what the context has room for, and one fewer than may still be
  * committed, but at least 1; 0: nothing is to be proposed. */
 int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s);
+
+/* Of the open sequences that are not due, have had no message for a second and hold something, the one that has been idle longest;
+ * NULL: none. The second keeps sequences that all go on from taking a full cache from each other in every round. */
+pf_host_sequence *pf_host_find_idle(const pf_host *host,
+                                    bool (*holds)(const pf_host *host, const pf_host_sequence *s, const void *user),
+                                    const void *user);
 
 /* Put the fences of the sequence's next proposal into *out: sequence, incarnation, round, base. */
 void pf_host_begin_proposal(const pf_host *host, const pf_host_sequence *s, pf_proposal *out);

@@ -185,9 +185,22 @@ static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
     pf_host_refuse(&v->host, s, PF_LIMIT, "the KV cache has no page left for the sequence");
 }
 
+static bool holds_pages(const pf_host *host, const pf_host_sequence *s, const void *user)
+{
+    const verify_state *state = state_of(host, s);
+    return pf_spans_leave(user, state->cache) && pf_forward_length(&((const verifier *)host)->backend, state->cache) > 0;
+}
+
+/* As the drafter's. */
 static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 {
-    return pf_forward_run(&((const verifier *)user)->backend, spans, n);
+    verifier *v = user;
+    const pf_spans all = { spans, n };
+    for (;;) {
+        const pf_status status = pf_forward_run(&v->backend, spans, n);
+        const pf_host_sequence *idle = status == PF_LIMIT ? pf_host_find_idle(&v->host, holds_pages, &all) : NULL;
+        if (!idle || pf_forward_truncate(&v->backend, state_of(&v->host, idle)->cache, 0) != PF_OK) return status;
+    }
 }
 
 static void judge_spans(void *user, const int32_t *slots, int32_t n, pf_status status)
@@ -255,7 +268,7 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
     const pf_span span = { .sequence = state_of(host, s)->cache,
                            .tokens = s->tokens + s->n_committed - unread(host, s),
                            .n_tokens = n_tokens };
-    const pf_status status = pf_forward_run(&v->backend, &span, 1);
+    const pf_status status = run_pass(v, &span, 1);
     if (status != PF_OK) refuse_pass(v, s, status);
 }
 

@@ -74,14 +74,19 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
     if (c.kv_type != PF_TYPE_F32 && c.kv_type != PF_TYPE_BF16)
         return pf_fail(error, PF_INVALID, "the KV type is %d, expected f32 or bf16", (int)c.kv_type);
 
-    if (c.kv_budget_bytes == 0) { /* every sequence at full length, and a page each for what a fork copies */
+    if (c.kv_sequences < 0 || c.kv_sequences > c.max_sequences)
+        return pf_fail(error, PF_INVALID, "kv_sequences is %d, expected 0 to max_sequences (%d)", c.kv_sequences,
+                       c.max_sequences);
+    if (c.kv_sequences == 0) c.kv_sequences = c.max_sequences;
+
+    if (c.kv_budget_bytes == 0) { /* so many sequences at full length, and a page each for what a fork copies */
         const pf_kv_config kv = kv_config(model, &c);
         const size_t page_tokens = (size_t)kv.page_tokens,
                      pages = ((size_t)c.max_tokens + page_tokens - 1) / page_tokens + 1;
         if (!pf_size_mul(pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes) ||
-            !pf_size_mul(c.kv_budget_bytes, (size_t)c.max_sequences, &c.kv_budget_bytes))
+            !pf_size_mul(c.kv_budget_bytes, (size_t)c.kv_sequences, &c.kv_budget_bytes))
             return pf_fail(error, PF_LIMIT, "the KV cache of %d x %d tokens is larger than can be addressed",
-                           c.max_sequences, c.max_tokens);
+                           c.kv_sequences, c.max_tokens);
     }
     *out = c;
     return PF_OK;

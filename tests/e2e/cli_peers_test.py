@@ -434,7 +434,9 @@ class Peers(SlowCase):
             process = self.start_generation(worker.address, "--color", "always", step_ms=5)
             out = b""
             while GREEN not in out:
-                out += read_some(process.stdout, QUICKLY)
+                part = read_some(process.stdout, QUICKLY)
+                self.assertTrue(part, "generation was over before a token of the worker was accepted")
+                out += part
             worker.process.send_signal(signal.SIGSTOP)
             time.sleep(0.1)
             out += read_some(process.stdout, QUICKLY)

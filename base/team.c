@@ -69,6 +69,12 @@ pf_status pf_threading_limit(pf_threading threading, int32_t n_threads, int32_t 
 
 /* ---- pinning ---------------------------------------------------------------------------------------------------- */
 
+void pf_team_pin(pf_team *team, bool pins)
+{
+    pins = pins && team->pinned;
+    if (team->pins != pins) team->pins = pins; /* threads read its line */
+}
+
 void pf_team_unpin_caller(pf_team *team)
 {
     if (team->pinned) pf_cpus_unpin_thread();

@@ -11,8 +11,8 @@
  *
  * Threads: one caller at a time runs a team.
  *
- * Pinning, of own threads only: where cores are given, each thread is pinned to one CPU (base/cpus.h). Member 0 is the calling
- * thread: it is pinned when it runs a step of several threads, and stays so until it runs another pinned team, or until
+ * Pinning, of own threads only: where cores are given, each thread is pinned to one CPU (base/cpus.h) as it begins a step of several
+ * threads, unless pf_team_pin says otherwise. Member 0 is the calling thread: it stays pinned until it runs another pinned team, or until
  * pf_team_unpin_caller or pf_team_destroy, which restore the CPUs that it had before it was first pinned. A thread that it
  * starts while it is pinned inherits that one CPU (pf_team_run_unpinned). An OpenMP runtime pins its threads itself (OMP_PLACES,
  * OMP_PROC_BIND).
@@ -23,6 +23,7 @@
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -75,6 +76,11 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
  * the scheduler had given a team thread's CPU to another process. The mean over all threads but one, since the last to arrive
  * does not wait. */
 uint64_t pf_team_held_up_ns(const pf_team *team);
+
+/* Whether threads are pinned where cores were given, from the next step of several threads on; at first they are. Threads that
+ * share CPUs with other processes, or compute without barriers as loading does, get more of them where the scheduler may move
+ * them. */
+void pf_team_pin(pf_team *team, bool pins);
 
 /* Let the calling thread run wherever the process may, until its next step of several threads. */
 void pf_team_unpin_caller(pf_team *team);

@@ -31,6 +31,7 @@ typedef struct {
     alignas(PF_TEAM_LINE_BYTES) pf_team *team;
     int32_t id;
     pthread_t thread;         /* of the own implementation */
+    int32_t cpu;              /* to be pinned to, where the team is pinned */
     pf_contention contention; /* on its CPU */
 } pf_team_thread;
 
@@ -52,10 +53,10 @@ struct pf_team {
     _Atomic uint64_t held_up_ns;                                    /* sum over all threads of this step */
     bool spins;                                                     /* each thread has a CPU of its own */
     int32_t n_started;                                              /* own threads to join */
-    bool pinned;
-    int32_t first_cpu;             /* the caller's */
-    struct pf_team_openmp *openmp; /* NULL: the own implementation */
-    pf_team_thread threads[];      /* [n_threads]; of the caller, 0, only flag and contention are used */
+    bool pinned;                                                    /* cores were given: threads are pinned */
+    bool pins;                                                      /* from the next step of several threads on */
+    struct pf_team_openmp *openmp;                                  /* NULL: the own implementation */
+    pf_team_thread threads[]; /* [n_threads]; of the caller, 0, flag, cpu and contention are used */
 };
 
 static inline int32_t pf_team_level_of(int32_t id)

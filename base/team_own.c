@@ -43,6 +43,10 @@ static void *thread_main(void *arg)
     for (unsigned phase = 0;; phase += PF_GATE_PHASE) {
         was_long = wait_for_step(team, &level->start, phase, was_long, &self->contention);
         if (!level->fn) return NULL;
+        if (team->pins)
+            pf_cpus_pin_thread(self->cpu);
+        else
+            pf_cpus_unpin_thread();
         level->fn((pf_member){ .team = team, .id = self->id, .n_threads = level->n_members }, level->arg);
         pf_team_end_step(team, self, level->n_members);
     }
@@ -61,7 +65,10 @@ static void open_starts(pf_team *team, int32_t n_members, pf_team_fn *fn, void *
 
 void pf_team_own_run(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg)
 {
-    if (team->pinned && (n_members > 1 || team->n_threads == 1)) pf_cpus_pin_thread(team->first_cpu);
+    if (team->pins && (n_members > 1 || team->n_threads == 1))
+        pf_cpus_pin_thread(team->threads[0].cpu);
+    else if (team->pinned && !team->pins)
+        pf_cpus_unpin_thread();
     open_starts(team, n_members, fn, arg);
     fn((pf_member){ .team = team, .id = 0, .n_threads = n_members }, arg);
     pf_team_await_end(team, n_members);
@@ -74,25 +81,8 @@ void pf_team_own_stop(pf_team *team)
     if (team->pinned) pf_cpus_unpin_thread();
 }
 
-static int start_thread(pf_team *team, int32_t id, const int32_t *cores, int32_t n_cores)
-{
-    pthread_attr_t attr;
-    int rc = pthread_attr_init(&attr);
-    if (rc != 0) return rc;
-    if (n_cores > 0) {
-        pf_cpus one = { 0 };
-        pf_cpus_add(&one, cores[id % n_cores]);
-        rc = pthread_attr_setaffinity_np(&attr, sizeof one, one.parts);
-    }
-    if (rc == 0) rc = pthread_create(&team->threads[id].thread, &attr, thread_main, &team->threads[id]);
-    pthread_attr_destroy(&attr);
-    return rc;
-}
-
 typedef struct {
     pf_team *team;
-    const int32_t *cores;
-    int32_t n_cores;
     int rc;
 } start_job;
 
@@ -100,22 +90,20 @@ static void start_threads(void *arg)
 {
     start_job *job = arg;
     for (int32_t id = 1; id < job->team->n_threads && job->rc == 0; id++) {
-        job->rc = start_thread(job->team, id, job->cores, job->n_cores);
+        pf_team_thread *self = &job->team->threads[id];
+        job->rc = pthread_create(&self->thread, NULL, thread_main, self);
         if (job->rc == 0) job->team->n_started = id;
     }
 }
 
 pf_status pf_team_own_start(pf_team *team, const int32_t *cores, int32_t n_cores, pf_error *error)
 {
-    start_job job = { .team = team, .cores = cores, .n_cores = n_cores };
+    start_job job = { .team = team };
     sigset_t before;
-    team->pinned = n_cores > 0;
-    team->first_cpu = n_cores > 0 ? cores[0] : 0;
+    team->pinned = team->pins = n_cores > 0;
+    for (int32_t id = 0; id < team->n_threads && n_cores > 0; id++) team->threads[id].cpu = cores[id % n_cores];
     pf_team_block_signals(&before);
-    if (n_cores == 0) /* threads inherit where the calling thread may run */
-        pf_team_run_unpinned(start_threads, &job);
-    else
-        start_threads(&job);
+    pf_team_run_unpinned(start_threads, &job); /* threads inherit where the calling thread may run */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (job.rc == 0) return PF_OK;
     return pf_fail(error, PF_NOMEM, "thread %d of a team of %d cannot be started: %s", team->n_started + 2,

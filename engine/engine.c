@@ -143,8 +143,10 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
                                  error);
     int32_t cpus[MAX_PINNED], n_cpus = 0;
     if (pf_topology_list_cpus(cpus, MAX_PINNED, &n_cpus, NULL) != PF_OK) n_cpus = 0;
-    return pf_team_create(n_threads, cpus, pf_threads_pinning(n_threads, options->serves, cpus, n_cpus), &engine->team,
-                          error);
+    PF_TRY(pf_team_create(n_threads, cpus, pf_threads_pinning(n_threads, options->serves, cpus, n_cpus), &engine->team,
+                          error));
+    pf_team_pin(engine->team, false); /* passes pin them */
+    return PF_OK;
 }
 
 /* Take bytes from the memory that is left. */

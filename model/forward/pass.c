@@ -200,6 +200,7 @@ static void run_planned(pf_context *c)
 {
     pf_thread_count *count = &c->thread_count;
     const int32_t n_members = pf_thread_count_next(count, c->n_rows);
+    pf_team_pin(c->team, !pf_thread_count_is_contended(count));
     if (pf_thread_count_is_fixed(count)) {
         run_pass(c, n_members);
         return;

@@ -334,6 +334,12 @@ static bool has_few_rows(int32_t n_rows)
     return n_rows <= PF_BACKOFF_FEW_ROWS;
 }
 
+bool pf_thread_count_is_contended(const pf_thread_count *count)
+{
+    return count->of_few.level > 0 || count->of_many.level > 0 || count->of_few.state == PF_BACKOFF_MORE ||
+           count->of_many.state == PF_BACKOFF_MORE;
+}
+
 int32_t pf_thread_count_next(const pf_thread_count *count, int32_t n_rows)
 {
     const pf_backoff *backoff = has_few_rows(n_rows) ? &count->of_few : &count->of_many;

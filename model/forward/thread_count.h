@@ -126,6 +126,9 @@ static inline bool pf_thread_count_is_fixed(const pf_thread_count *count)
     return count->trial.n_levels == 1 && !count->backs_off;
 }
 
+/* Whether other processes compute on the threads' cores, as far as the passes before have shown. */
+bool pf_thread_count_is_contended(const pf_thread_count *count);
+
 /* How many threads run the next pass, of n_rows rows: all, or a power of two. */
 int32_t pf_thread_count_next(const pf_thread_count *count, int32_t n_rows);
 

@@ -679,6 +679,23 @@ static void an_unpinned_caller_is_pinned_again_by_a_run_of_several_members(void 
     assert_int_equal(CPU_COUNT(&together), 1);
 }
 
+static void a_team_told_not_to_pin_leaves_its_members_to_the_scheduler(void **state)
+{
+    (void)state;
+    cpu_set_t before, caller;
+    pf_team *team = make_pinned(&before);
+    if (CPU_COUNT(&before) < 2) skip();
+    for (int pins = 0; pins < 4; pins++) {
+        board b = { 0 };
+        pf_team_pin(team, pins % 2 == 1);
+        pf_team_run(team, note_cpus, &b);
+        note_affinity(&caller);
+        for (int32_t id = 0; id < 2; id++) assert_int_equal(b.runs[id], pins % 2 == 0);
+        assert_int_equal(CPU_COUNT(&caller), pins % 2 == 1 ? 1 : CPU_COUNT(&before));
+    }
+    pf_team_destroy(team);
+}
+
 static void note_signals(pf_member member, void *arg)
 {
     board *b = arg;
@@ -768,6 +785,7 @@ int main(void)
         cmocka_unit_test(destroying_a_team_that_another_thread_ran_last_restores_the_cpus),
         cmocka_unit_test(a_pinned_caller_is_unpinned_for_a_call),
         cmocka_unit_test(an_unpinned_caller_is_pinned_again_by_a_run_of_several_members),
+        cmocka_unit_test(a_team_told_not_to_pin_leaves_its_members_to_the_scheduler),
         cmocka_unit_test(an_impossible_team_is_refused_in_a_sentence),
         cmocka_unit_test(a_refused_allocation_ends_the_threads_that_were_started),
     };

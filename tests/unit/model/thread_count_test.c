@@ -458,13 +458,32 @@ static void quiet_after_a_contended_start_brings_all_threads_back(void **state)
     pf_thread_count count = of_short_passes(2, true);
     for (int32_t i = 0; i <= PF_BACKOFF_CLEAN_NS / SHORT_NS; i++) {
         assert_int_equal(pf_thread_count_next(&count, 1), 1);
+        assert_true(pf_thread_count_is_contended(&count));
         pf_thread_count_note(&count, 1, SHORT_NS, 0);
     }
     assert_int_equal(pf_thread_count_next(&count, 1), 2);
+    assert_true(pf_thread_count_is_contended(&count)); /* two threads are only tried */
     for (int32_t i = 0; i < 7 * PF_BACKOFF_WINDOW_NS / SHORT_NS * 2; i++)
         pf_thread_count_note(&count, 1, SHORT_NS / 2, 0);
     assert_int_equal(count.of_few.state, PF_BACKOFF_QUIET);
     assert_int_equal(pf_thread_count_next(&count, 1), 2);
+    assert_false(pf_thread_count_is_contended(&count));
+    pf_thread_count_note(&count, 1, TURN_NS, TURN_NS / 2); /* a held-up pass */
+    assert_true(pf_thread_count_is_contended(&count));
+}
+
+static void a_held_up_pass_of_many_rows_is_contention_once_fewer_threads_run(void **state)
+{
+    (void)state;
+    pf_thread_count count = pf_thread_count_of(
+        &(pf_thread_count_config){ .n_threads = 2, .fewest = 2, .backs_off = true, .is_in_cache = true });
+    const int32_t n_rows = PF_BACKOFF_FEW_ROWS + 1;
+    for (int32_t i = 0; i < 100 && pf_thread_count_next(&count, n_rows) == 2; i++) {
+        assert_false(pf_thread_count_is_contended(&count));
+        pf_thread_count_note(&count, n_rows, PF_BACKOFF_WINDOW_NS, PF_BACKOFF_WINDOW_NS / 2);
+    }
+    assert_int_equal(pf_thread_count_next(&count, n_rows), 1);
+    assert_true(pf_thread_count_is_contended(&count));
 }
 
 /* Passes of one thread are never late where the others compute on another core. */
@@ -522,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_short_text_beside_other_processes_runs_on_one_thread),
         cmocka_unit_test(a_short_delay_before_the_first_pass_is_no_contention),
         cmocka_unit_test(quiet_after_a_contended_start_brings_all_threads_back),
+        cmocka_unit_test(a_held_up_pass_of_many_rows_is_contention_once_fewer_threads_run),
         cmocka_unit_test(a_clean_stretch_ends_no_hold_but_the_first),
         cmocka_unit_test(without_leave_to_back_off_all_threads_run_under_contention),
     };

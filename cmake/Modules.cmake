@@ -137,10 +137,10 @@ endfunction()
 # pf_test(NAME SOURCES file... [DEPS module...] [LIBS target...] [DEFINES macro...] [ARGS argument...]
 #         [TIMEOUT seconds] [LABELS label...] [OPENMP])
 #   A cmocka executable, registered with ctest; it runs in the source tree. A relative source file is looked up in
-#   the caller's folder, then at the root. Labels: quick (the default; what sanitizers run too), threads
-#   (under ThreadSanitizer too), full (long), oracle (needs Python packages), timing (judges by the wall clock: it runs
-#   alone, after the others). OPENMP: the test uses
-#   tests/support/threading.h, and is registered once more as NAME_openmp, on the threads of an OpenMP runtime.
+#   the caller's folder, then at the root. Labels: quick (the default; what AddressSanitizer runs too), release (in the
+#   release build only), threads (under ThreadSanitizer too), full (long), oracle (needs Python packages), timing (judges by
+#   the wall clock: it runs alone, after the others). OPENMP: the test uses tests/support/threading.h, and is registered once
+#   more as NAME_openmp, on the threads of an OpenMP runtime, with the label release.
 function(pf_test name)
     if(NOT PF_TESTS)
         return()
@@ -172,7 +172,7 @@ function(pf_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" RUN_SERIAL ${alone})
     if(arg_OPENMP)
         add_test(NAME ${name}_openmp COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-        set_tests_properties(${name}_openmp PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" RUN_SERIAL ${alone}
+        set_tests_properties(${name}_openmp PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS release RUN_SERIAL ${alone}
                              ENVIRONMENT PF_TEST_THREADING=openmp)
     endif()
     pf_label_targets(${name} ${arg_LABELS})

@@ -21,7 +21,8 @@
  * verdict moves it from base to base + n_tokens. The proposal of round r starts at the committed length after the verdict of
  * round r - 1, and the verdict of round r answers it. (sequence, incarnation, round) fence: a message that does not fit is
  * stale and is dropped. A peer that lacks a sequence, or part of it, sends a prefix request; E then opens the sequence again
- * with a higher incarnation and all committed tokens as the prompt.
+ * with a higher incarnation and all committed tokens as the prompt. E may also open it again for its next request, at round 0 with
+ * another prompt, so that P keeps what both share.
  *
  * An open is always followed by the verdict of its next_round. A drafter waits for that verdict: an open alone lets it read
  * the prompt early. A verifier answers an open with that verdict. A peer that cannot serve a sequence answers with a refusal
@@ -121,7 +122,7 @@ enum {
 /* A sequence begins, or begins again after a prefix request. */
 typedef struct {
     uint64_t sequence;     /* chosen by E, once per stream (pf_peer_new_sequence) */
-    uint32_t incarnation;  /* 1, and one more at every reopening */
+    uint32_t incarnation;  /* 1, and higher at every reopening */
     uint64_t next_round;   /* the round whose verdict comes next: 0, or later when reopened; below 2^63 */
     const int32_t *tokens; /* [n_tokens] the prompt; when reopened, all committed tokens (to a verifier), or all but
                               those of the verdict of next_round, which follows in the same batch (to a drafter) */

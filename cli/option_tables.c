@@ -182,8 +182,8 @@ static const struct pf_option_row service_rows[] = {
     ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_LISTEN, .offset = AT(listen)),
     ROW(0, "max-sequences", "N", "sequences at once (256)", KIND_INT, .offset = AT(max_sequences), .min = 1,
         .max = PF_MAX_BATCH_SEQUENCES),
-    ROW(0, "kv-sequences", "N", "sequences of full length that the KV cache, which all share, has room for (8)", KIND_INT,
-        .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "kv-sequences", "N", "sequences of full length that the KV cache, which all share, has room for (8)",
+        KIND_INT, .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
 };
 GROUP(pf_options_service, "Service", service_rows);
 

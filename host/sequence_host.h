@@ -32,11 +32,11 @@
 
 /* A sequence, from its open to its close. Written by the host; by the role where that is said. */
 typedef struct {
-    int32_t slot;  /* its number, 0 .. max_sequences - 1: the role's index for what it keeps */
-    bool is_open;  /* the stream knows it under this slot */
-    bool is_due;   /* a proposal or a verdict is to be answered */
-    bool is_full;  /* it has committed more than max_tokens: nothing is proposed until it is closed */
-    bool is_ended; /* a verdict has ended it: waits for its close */
+    int32_t slot;        /* its number, 0 .. max_sequences - 1: the role's index for what it keeps */
+    bool is_open;        /* the stream knows it under this slot */
+    bool is_due;         /* a proposal or a verdict is to be answered */
+    bool is_full;        /* it has committed more than max_tokens: nothing is proposed until it is closed */
+    bool is_ended;       /* a verdict has ended it: waits for its close */
     uint64_t touched_ns; /* when its owner last said something of it */
     uint64_t sequence;
     uint32_t incarnation;

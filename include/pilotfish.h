@@ -140,7 +140,8 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void (*warn)(void *user, const char *sentence); /* what was ignored in the model's files */
     void *user;                                     /* of both */
-    int32_t kv_sequences; /* of max_context tokens that the KV cache has pages for, which all sequences share; where they are full,
+    int32_t
+        kv_sequences; /* of max_context tokens that the KV cache has pages for, which all sequences share; where they are full,
                              the sequence that has been idle longest, a second at least, is read again when it goes on. 0: max_sequences, at most 8 */
 } pf_engine_options;
 

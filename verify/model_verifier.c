@@ -188,7 +188,8 @@ static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
 static bool holds_pages(const pf_host *host, const pf_host_sequence *s, const void *user)
 {
     const verify_state *state = state_of(host, s);
-    return pf_spans_leave(user, state->cache) && pf_forward_length(&((const verifier *)host)->backend, state->cache) > 0;
+    return pf_spans_leave(user, state->cache) &&
+           pf_forward_length(&((const verifier *)host)->backend, state->cache) > 0;
 }
 
 /* As the drafter's. */

@@ -675,20 +675,22 @@ static void the_sequence_that_has_been_idle_longest_makes_way_in_a_full_cache(vo
     (void)state;
     uint64_t clock_ns = 1;
     const pf_kv_config kv = kv_config_of(open_plain_bench());
-    bench b = open_bench(
-        (pf_context_config){ .max_sequences = 3, .kv_budget_bytes = 2 * pf_kv_page_bytes(&kv) },
-        (pf_model_drafter_config){ .max_sequences = 3, .max_draft = 4, .stop = { .clock_ns = &clock_ns } });
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 3, .kv_budget_bytes = 2 * pf_kv_page_bytes(&kv) },
+                   (pf_model_drafter_config){ .max_sequences = 3, .max_draft = 4, .stop = { .clock_ns = &clock_ns } });
     int32_t drafted[4];
     memcpy(drafted, begin_drafting(&b, near_peer_open(1), 77)->tokens, sizeof drafted);
     clock_ns += 100 * MS;
     assert_drafted(begin_drafting(&b, near_peer_open(2), 77), 1, N_PROMPT + 1, drafted, 4);
     clock_ns += 800 * MS;
-    assert_drafted(begin_drafting(&b, near_peer_open(3), 77), 1, N_PROMPT + 1, NULL, 0); /* none has been idle for long */
+    assert_drafted(begin_drafting(&b, near_peer_open(3), 77), 1, N_PROMPT + 1, NULL,
+                   0); /* none has been idle for long */
     end_drafting(&b, 3);
     clock_ns += 200 * MS;
     assert_drafted(begin_drafting(&b, near_peer_open(3), 77), 1, N_PROMPT + 1, drafted, 4);
     assert_int_equal(pf_kv_free_pages(pf_context_kv(b.side.context)), 0);
-    const pf_proposal *p = commit(&b, 1, N_PROMPT + 1, drafted, 1); /* of the first: read again, in the second's place */
+    const pf_proposal *p =
+        commit(&b, 1, N_PROMPT + 1, drafted, 1); /* of the first: read again, in the second's place */
     assert_int_equal(p->n_tokens, 4);
     assert_memory_equal(p->tokens, drafted + 1, 3 * sizeof *drafted);
     close_bench(&b);

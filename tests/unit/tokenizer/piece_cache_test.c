@@ -40,6 +40,28 @@ static void short_pieces_are_remembered(void **state)
     pf_piece_cache_clear(&cache);
 }
 
+/* A thousand pieces share 64 slots. */
+static void a_slot_holds_its_last_piece_alone(void **state)
+{
+    (void)state;
+    pf_piece_cache cache;
+    assert_status(pf_piece_cache_create(&cache, 512), PF_OK);
+    for (int32_t round = 0; round < 2; round++) {
+        for (int32_t i = 0; i < 1000; i++) {
+            char piece[24];
+            pf_tokens out = { 0 };
+            bool found = false;
+            const size_t n = (size_t)snprintf(piece, sizeof piece, "piece of number %d", i);
+            assert_status(pf_piece_cache_find(&cache, piece, n, &out, &found), PF_OK);
+            assert_true(!found || out.ids[0] == i);
+            pf_piece_cache_put(&cache, piece, n, &i, 1);
+            pf_tokens_clear(&out);
+        }
+    }
+    assert_found(&cache, "piece of number 999", (const int32_t[]){ 999 }, 1);
+    pf_piece_cache_clear(&cache);
+}
+
 static void short_texts_have_no_cache(void **state)
 {
     (void)state;
@@ -119,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_pieces_are_remembered),
+        cmocka_unit_test(a_slot_holds_its_last_piece_alone),
         cmocka_unit_test(short_texts_have_no_cache),
         cmocka_unit_test(cuts_change_no_token),
     };

@@ -108,6 +108,21 @@ static void a_run_of_unknown_characters_is_one_token_or_its_bytes(void **state)
     pf_unigram_destroy(u);
 }
 
+/* The worst token has -5: an unknown a and "bcd" are -16, "ab" and "cd" -10. */
+static void an_unknown_character_scores_ten_less_than_the_worst_token(void **state)
+{
+    (void)state;
+    vocabulary v = { .n = 0 };
+    add(&v, "<unk>", 0.0);
+    add(&v, "ab", -5.0);
+    add(&v, "cd", -5.0);
+    add(&v, "bcd", -1.0);
+    pf_unigram *u = make(&v, UNK, NULL);
+    ASSERT_IDS(u, "abcd", 1, 2);
+    ASSERT_IDS(u, "xbcd", UNK, 3);
+    pf_unigram_destroy(u);
+}
+
 static void an_unknown_character_without_an_unknown_token_is_refused(void **state)
 {
     (void)state;
@@ -212,6 +227,7 @@ int main(void)
         cmocka_unit_test(of_equal_sums_the_earlier_begin_wins),
         cmocka_unit_test(of_equal_texts_the_last_id_counts),
         cmocka_unit_test(a_run_of_unknown_characters_is_one_token_or_its_bytes),
+        cmocka_unit_test(an_unknown_character_scores_ten_less_than_the_worst_token),
         cmocka_unit_test(an_unknown_character_without_an_unknown_token_is_refused),
         cmocka_unit_test(no_other_way_has_a_larger_sum),
         cmocka_unit_test(tokens_that_take_too_long_end_in_pf_limit),

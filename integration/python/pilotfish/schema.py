@@ -1,7 +1,7 @@
 """Parses a .proto file into a FileDescriptorProto, so that the package needs neither protoc nor generated code.
 
-It reads the part of proto3 that proto/pilotfish.proto uses: scalar, message and enum fields, `repeated`, nested messages and
-enums, and services. Anything else is a ValueError that names the word. tests/schema_test.py compares its result with protoc's.
+It reads the part of proto3 that proto/pilotfish.proto uses: scalar, message and enum fields, `repeated`, `oneof`, ranges of
+`reserved` numbers, nested messages and enums, and services. Anything else is a ValueError that names the word. tests/schema_test.py compares its result with protoc's.
 """
 
 from __future__ import annotations
@@ -61,6 +61,35 @@ def _enum(words: _Words, into: descriptor_pb2.EnumDescriptorProto) -> None:
         words.expect(";")
 
 
+def _reserved(words: _Words, into: descriptor_pb2.DescriptorProto) -> None:
+    start = int(words.word())
+    words.expect("to")
+    into.reserved_range.add(start=start, end=int(words.word()) + 1)   # the end is exclusive
+    words.expect(";")
+
+
+def _field(words: _Words, word: str, into: descriptor_pb2.DescriptorProto) -> descriptor_pb2.FieldDescriptorProto:
+    """The field that begins with `word`."""
+    field = into.field.add(label=_Field.LABEL_REPEATED if word == "repeated" else _Field.LABEL_OPTIONAL)
+    kind = words.word() if word == "repeated" else word
+    field.name = words.word()
+    words.expect("=")
+    field.number = int(words.word())
+    words.expect(";")
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type_name = kind   # resolved when all types are known
+    return field
+
+
+def _oneof(words: _Words, into: descriptor_pb2.DescriptorProto) -> None:
+    into.oneof_decl.add(name=words.word())
+    words.expect("{")
+    for word in words.until_brace():
+        _field(words, word, into).oneof_index = len(into.oneof_decl) - 1
+
+
 def _message(words: _Words, into: descriptor_pb2.DescriptorProto) -> None:
     into.name = words.word()
     words.expect("{")
@@ -69,17 +98,12 @@ def _message(words: _Words, into: descriptor_pb2.DescriptorProto) -> None:
             _message(words, into.nested_type.add())
         elif word == "enum":
             _enum(words, into.enum_type.add())
+        elif word == "reserved":
+            _reserved(words, into)
+        elif word == "oneof":
+            _oneof(words, into)
         else:
-            field = into.field.add(label=_Field.LABEL_REPEATED if word == "repeated" else _Field.LABEL_OPTIONAL)
-            kind = words.word() if word == "repeated" else word
-            field.name = words.word()
-            words.expect("=")
-            field.number = int(words.word())
-            words.expect(";")
-            if kind in _SCALARS:
-                field.type = _SCALARS[kind]
-            else:
-                field.type_name = kind   # resolved when all types are known
+            _field(words, word, into)
 
 
 def _service(words: _Words, package: str, into: descriptor_pb2.ServiceDescriptorProto) -> None:

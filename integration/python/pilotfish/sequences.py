@@ -213,9 +213,10 @@ class Sequences:
                 return 0
         new = self._readable(row.tokens[s.told:s.length])
         n_accepted = _n_common(s.answer.tokens, new[:-1]) if s.answer_base == s.told else 0
-        # The one place that writes a verdict. What a verdict says of the next proposal, as its length and deadline, goes here.
-        batch.verdicts.add(sequence=s.id, incarnation=s.incarnation, round=s.round, base_length=s.told, tokens=new,
-                           n_accepted=n_accepted)
+        verdict = batch.verdicts.add(sequence=s.id, incarnation=s.incarnation, round=s.round, base_length=s.told, tokens=new,
+                                     n_accepted=n_accepted)
+        if row.max_draft is not None and row.max_draft < self._max_draft:
+            verdict.max_draft = row.max_draft
         s.told = s.length
         s.round += 1
         s.asked_at = now

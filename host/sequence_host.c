@@ -118,7 +118,7 @@ static void take_wanted(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     s->touched_ns = pf_host_now_ns(host);
     s->propose_by_ns = UINT64_MAX;
     if (verdict->propose_within_us > 0)
-        s->propose_by_ns = pf_host_now_ns(host) + (uint64_t)verdict->propose_within_us * NS_PER_US;
+        s->propose_by_ns = s->touched_ns + (uint64_t)verdict->propose_within_us * NS_PER_US;
 }
 
 static void take_verdict(pf_host *host, const pf_verdict *verdict)

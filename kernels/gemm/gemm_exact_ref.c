@@ -2,28 +2,15 @@
 #include <math.h>
 
 #include "kernels/gemm/layout_exact.h"
+#include "kernels/gemm/round_int8_ref.h"
 #include "kernels/implementations.h"
-
-/* The largest magnitude; infinity where there is what is not finite. */
-static float magnitude_of(const float *a, size_t n)
-{
-    float largest = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        const float magnitude = fabsf(a[i]);
-        if (!(magnitude <= largest)) largest = magnitude < INFINITY ? magnitude : INFINITY;
-    }
-    return largest;
-}
 
 /* n values, at most a block, and the zeros that fill it. */
 static void pack_block(uint32_t words[PF_EXACT_WORDS], const float *a, size_t n)
 {
-    const float largest = magnitude_of(a, n);
-    const bool finite = largest < INFINITY, counts = finite && largest >= 0x1p-100f;
-    const float scale = counts ? largest / 127.0f : finite ? 0.0f : NAN, factor = counts ? 127.0f / largest : 0.0f;
     int8_t q[PF_EXACT_BLOCK] = { 0 };
     int32_t sums[2] = { 0 };
-    for (size_t i = 0; counts && i < n; i++) q[i] = (int8_t)nearbyintf(a[i] * factor);
+    const float scale = pf_round_int8_ref(a, n, q);
     for (size_t i = 0; i < PF_EXACT_BLOCK; i++) sums[i / 16] += q[i];
     const int32_t of_all[3] = { sums[0], sums[1], sums[0] + sums[1] };
     memset(words, 0, PF_EXACT_WORDS * sizeof *words);

@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/layout_bf16_12.h"
 #include "kernels/gemm/layout_int.h"
+#include "kernels/gemm/round_int8_ref.h"
 #include "kernels/implementations.h"
 
 /* Packed input: [m, k] f32; for the bf16 class rounded to bf16, and k rounded up to whole pairs. */
@@ -118,17 +119,6 @@ static size_t int8_row_bytes(int32_t k)
     return sizeof(float) + pf_round_up((size_t)k, 4);
 }
 
-/* The largest magnitude of a row; infinity where it holds what is not finite. */
-static float row_magnitude(const float *a, int32_t k)
-{
-    float largest = 0.0f;
-    for (int32_t i = 0; i < k; i++) {
-        const float magnitude = fabsf(a[i]);
-        if (!(magnitude <= largest)) largest = magnitude < INFINITY ? magnitude : INFINITY;
-    }
-    return largest;
-}
-
 void pf_gemm_pack_int8_ref(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                            int32_t tile_end)
 {
@@ -137,13 +127,9 @@ void pf_gemm_pack_int8_ref(void *input, const float *a, size_t lda, int32_t m, i
     for (int32_t row = tile_begin; row < tile_end; row++) {
         const float *from = a + (size_t)row * lda;
         uint8_t *out = (uint8_t *)input + (size_t)row * row_bytes;
-        const float largest = row_magnitude(from, k);
-        const bool finite = largest < INFINITY, counts = finite && largest >= 0x1p-100f;
-        const float scale = counts ? largest / 127.0f : finite ? 0.0f : NAN, inverse = counts ? 127.0f / largest : 0.0f;
+        memset(out, 0, row_bytes);
+        const float scale = pf_round_int8_ref(from, (size_t)k, (int8_t *)out + sizeof scale);
         memcpy(out, &scale, sizeof scale);
-        memset(out + sizeof scale, 0, row_bytes - sizeof scale);
-        for (int32_t i = 0; counts && i < k; i++)
-            out[sizeof scale + (size_t)i] = (uint8_t)(int8_t)nearbyintf(from[i] * inverse);
     }
 }
 

@@ -23,6 +23,7 @@ static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU
 static const pf_option_choice drafter_choices[] = { { "model", PF_DRAFTER_MODEL },
                                                     { "ngram", PF_DRAFTER_NGRAM },
                                                     { NULL, 0 } };
+static const pf_option_choice prefix_cache_choices[] = { { "on", 0 }, { "off", 1 }, { NULL, 0 } };
 static const pf_option_choice draft_head_choices[] = { { "full", 0 }, { "screened", 0 }, { NULL, 0 } };
 static const pf_option_choice target_head_choices[] = { { "auto", 0 }, { "full", 0 }, { "bounded", 0 }, { NULL, 0 } };
 static const pf_option_choice head_choices[] = {
@@ -184,6 +185,8 @@ static const struct pf_option_row service_rows[] = {
         .max = PF_MAX_BATCH_SEQUENCES),
     ROW(0, "kv-sequences", "N", "sequences of full length that the shared KV cache has room for (8)", KIND_INT,
         .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "prefix-cache", "WHEN", "off: read every prompt whole; on: not what another began with (on)", KIND_CHOICE,
+        .offset = AT(prefix_cache_off), .choices = prefix_cache_choices),
 };
 GROUP(pf_options_service, "Service", service_rows);
 

@@ -82,10 +82,11 @@ typedef struct {
     int32_t n_threads;    /* 0: the engine chooses */
     pf_threading threading;
     int32_t cores[PF_MAX_CORES], n_cores;
-    bool strict;           /* refuse what a warning would report of a model's files */
-    int32_t context;       /* 0: the model's */
-    int32_t max_sequences; /* of a server; 0: its default */
-    int32_t kv_sequences;  /* likewise */
+    bool strict;              /* refuse what a warning would report of a model's files */
+    int32_t context;          /* 0: the model's */
+    int32_t max_sequences;    /* of a server; 0: its default */
+    int32_t kv_sequences;     /* likewise */
+    int32_t prefix_cache_off; /* likewise; 0: on */
     pf_verifies_on verifies_on;
 
     /* what comes out */

@@ -44,6 +44,7 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
         if (status == PF_OK) {
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
+            serve.no_prefix_cache = options->prefix_cache_off != 0;
             serve.stop = playing.stop;
         }
         if (status == PF_OK) status = pf_engine_serve(engine, &serve, &error);

@@ -15,12 +15,11 @@
 #include "draft/adaptive.h"
 #include "draft/choose.h"
 #include "host/sequence_host.h"
-#include "model/backend/simulated_pass.h"
+#include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
 
 /* What the drafter keeps of a sequence besides the host's part. */
 typedef struct {
-    int64_t cache;               /* of the backend */
     bool is_cold;                /* opened, without a verdict yet: its prompt is read while the target reads it too */
     bool is_stuck;               /* the cache has no room for its prompt: the next proposal is empty */
     pf_sampling_request request; /* seeds included */
@@ -40,8 +39,8 @@ enum {
 typedef struct {
     pf_host host;
     pf_forward_backend backend;
-    uint64_t seed; /* of the config */
-    pf_simulated_pass simulated;
+    uint64_t seed;                     /* of the config */
+    pf_sequence_cache cache;           /* by slot */
     pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many threads */
     int32_t n_choosers;
     pf_length last_length; /* of the adaptive sequence that ended last */
@@ -69,7 +68,7 @@ static draft_state *state_of(const pf_host *host, const pf_host_sequence *s)
 
 static int32_t cached(const pf_host *host, const pf_host_sequence *s)
 {
-    return pf_forward_length(&((const drafter *)host)->backend, state_of(host, s)->cache);
+    return pf_sequence_cache_length(&((const drafter *)host)->cache, s->slot);
 }
 
 /* ---- opens and closes ------------------------------------------------------------------------------------------ */
@@ -79,7 +78,7 @@ static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
     if (!s->is_open) pf_length_begin(&state->adaptive.length, &d->last_length);
-    return pf_forward_open(&d->backend, s->is_open, &state->cache, s->tokens, open->tokens, open->n_tokens);
+    return pf_sequence_cache_open(&d->cache, s->slot, s->tokens, open->tokens, open->n_tokens);
 }
 
 /* A request with a seed can be repeated. In this process 0 is a seed; on the wire it means none, and the request gets a seed of its
@@ -119,7 +118,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 static void release(pf_host *host, pf_host_sequence *s)
 {
     drafter *d = drafter_of(host);
-    pf_forward_release(&d->backend, state_of(host, s)->cache);
+    pf_sequence_cache_close(&d->cache, s->slot);
     if (s->is_adaptive) d->last_length = state_of(host, s)->adaptive.length;
 }
 
@@ -128,16 +127,16 @@ static void release(pf_host *host, pf_host_sequence *s)
 /* Keep of the cache what the verdict confirms, but never the last token's row. */
 static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
 {
-    const drafter *d = drafter_of(host);
+    drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
     if (s->is_adaptive) pf_adaptive_judge(&state->adaptive, s->tokens + s->n_committed, verdict, pf_host_now_ns(host));
     state->is_cold = false;
     const int32_t n_before = s->n_committed, last = n_before + verdict->n_tokens - 1;
     int32_t keep = 0;
     if (!s->is_full && last > 0)
-        keep = pf_min(last, pf_forward_count_shared(&d->backend, state->cache, s->tokens, n_before, verdict->tokens,
-                                                    verdict->n_tokens));
-    return pf_forward_truncate(&d->backend, state->cache, pf_forward_reachable(&d->backend, state->cache, keep));
+        keep = pf_min(last, pf_forward_count_shared(&d->backend, pf_sequence_cache_of(&d->cache, s->slot), s->tokens,
+                                                    n_before, verdict->tokens, verdict->n_tokens));
+    return pf_sequence_cache_cut(&d->cache, s->slot, keep);
 }
 
 /* ---- turns and prompts ----------------------------------------------------------------------------------------- */
@@ -172,21 +171,9 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
     return PF_HOST_CHUNK;
 }
 
-static bool holds_pages(const pf_host *host, const pf_host_sequence *s, const void *user)
-{
-    return pf_spans_leave(user, state_of(host, s)->cache) && cached(host, s) > 0;
-}
-
-/* Where the cache is full, the sequences that have been idle longest lose what it holds of them, and are read again when they are due. */
 static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 {
-    drafter *d = user;
-    const pf_spans all = { spans, n };
-    for (;;) {
-        const pf_status status = pf_simulated_run(&d->simulated, &d->backend, spans, n);
-        const pf_host_sequence *idle = status == PF_LIMIT ? pf_host_find_idle(&d->host, holds_pages, &all) : NULL;
-        if (!idle || pf_forward_truncate(&d->backend, state_of(&d->host, idle)->cache, 0) != PF_OK) return status;
-    }
+    return pf_sequence_cache_run(&((drafter *)user)->cache, spans, n);
 }
 
 /* A cache that is full gives back what it has taken of the prompt. */
@@ -194,11 +181,13 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 {
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
-    const pf_span span = { .sequence = state->cache, .tokens = s->tokens + cached(host, s), .n_tokens = n_tokens };
+    const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, s->slot),
+                           .tokens = s->tokens + cached(host, s),
+                           .n_tokens = n_tokens };
     if (run_pass(d, &span, 1) == PF_OK) return;
     state->is_stuck = s->is_due;
     state->is_cold = false;
-    (void)!pf_forward_truncate(&d->backend, state->cache, 0);
+    (void)!pf_sequence_cache_cut(&d->cache, s->slot, 0);
 }
 
 /* ---- drafting -------------------------------------------------------------------------------------------------- */
@@ -279,7 +268,7 @@ static bool draft_step(drafter *d)
         }
         any = true;
         const int32_t held = cached(&d->host, s);
-        const pf_span span = { .sequence = d->states[slot].cache,
+        const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, slot),
                                .tokens = s->tokens + held,
                                .n_tokens = s->n_committed + s->n_drafted - held,
                                .n_logits = 1 };
@@ -360,10 +349,12 @@ static void lay_out(pf_host *host, pf_arena *arena)
     d->states = pf_arena_take(arena, n, sizeof *d->states);
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);
     pf_span_batch_lay_out(&d->batch, host->config.max_sequences, arena);
+    pf_sequence_cache_lay_out(&d->cache, arena);
 }
 
 static void destroy(pf_host *host)
 {
+    pf_sequence_cache_end(&drafter_of(host)->cache);
     pf_forward_set_stop(&drafter_of(host)->backend, NULL);
 }
 
@@ -402,7 +393,14 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the drafter");
     d->backend = backend;
     d->seed = config->seed;
-    d->simulated = (pf_simulated_pass){ config->simulate_token_ns, config->simulate_rows, &d->host.config.stop };
+    d->cache.config = (pf_sequence_cache_config){ .backend = backend,
+                                                  .n_slots = config->max_sequences,
+                                                  .forgets = config->no_prefix_cache,
+                                                  .stop = &d->host.config.stop,
+                                                  .least_ns = config->simulate_token_ns,
+                                                  .rows = config->simulate_rows,
+                                                  .idle_ns = pf_host_idle_ns,
+                                                  .user = &d->host };
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = backend.limits.max_tokens,
@@ -412,4 +410,9 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     PF_TRY(pf_host_create(&d->host, &role, &host, out, error));
     pf_forward_set_stop(&backend, &d->host.config.stop);
     return PF_OK;
+}
+
+pf_sequence_cache_counts pf_model_drafter_counts(const pf_peer *peer)
+{
+    return ((const drafter *)peer)->cache.counts;
 }

@@ -2,7 +2,8 @@
  * The model drafter: a small model that follows committed prefixes and proposes the next tokens. It runs on any forward
  * backend.
  *
- * For each sequence it keeps a KV cache that runs ahead of the committed tokens. After a verdict the common prefix is kept
+ * For each sequence it keeps a KV cache that runs ahead of the committed tokens, and that begins with what other sequences, closed
+ * ones too, have computed of its prompt (model/backend/sequence_cache.h). After a verdict the common prefix is kept
  * and the rest rolled back (pf_forward_truncate); the missing tokens are fed together with the last committed one, and k
  * tokens are drafted, one pass each, batched over sequences.
  *
@@ -36,7 +37,7 @@
 
 #include "base/status.h"
 #include "base/stop.h"
-#include "model/backend/forward_backend.h"
+#include "model/backend/sequence_cache.h"
 #include "proto/peer.h"
 
 typedef struct {
@@ -45,6 +46,7 @@ typedef struct {
     uint64_t seed;              /* a secret of a served drafter, for opens without a seed (0); 0: in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
+    bool no_prefix_cache;  /* nothing is kept of closed sequences, nor shared between open ones */
     pf_stop stop; /* when set, drafting is abandoned and collect returns PF_CANCELLED; the drafter uses its clock */
     const pf_model_info *
         info; /* what pf_peer_info answers, copied; ids from its vocab_size on are never proposed. NULL: zero, all ids */
@@ -55,5 +57,8 @@ typedef struct {
  * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_drafter_config *config,
                                               pf_peer **out, pf_error *error);
+
+/* What its sequences found in the cache, since it was created. peer: a model drafter. */
+pf_sequence_cache_counts pf_model_drafter_counts(const pf_peer *peer);
 
 #endif

@@ -357,6 +357,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
         .simulate_step_ns = options.simulate_ns,
+        .no_prefix_cache = options.no_prefix_cache,
         .stop = stop_of(&options, served),
         .seed = served->seed,
         .info = &engine->info,
@@ -378,6 +379,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .seed = served->seed,
         .simulate_token_ns = options.simulate_ns,
         .simulate_rows = options.simulate_rows,
+        .no_prefix_cache = options.no_prefix_cache,
         .stop = stop_of(&options, served),
         .info = &engine->info,
     };

@@ -1,10 +1,14 @@
 /* An engine as a server: its role, behind a listening socket, until told to stop. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/random.h>
 
 #include "base/team.h"
+#include "draft/model_drafter.h"
 #include "engine/roles.h"
 #include "engine/versioned.h"
 #include "rpc/server/server.h"
+#include "verify/model_verifier.h"
 
 static pf_status draw_secret(uint64_t *out, pf_error *error)
 {
@@ -23,9 +27,24 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
     const pf_role_options playing = { .size = sizeof playing,
                                       .simulate_ns = options->simulate_ns,
                                       .simulate_rows = options->simulate_rows,
+                                      .no_prefix_cache = options->no_prefix_cache,
                                       .stop = options->stop };
     return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &playing, &served, out, error)
                                             : pf_engine_make_verifier(engine, &playing, &served, out, error);
+}
+
+/* Once nothing is served any more: what of the prompts was in the cache. */
+static void log_counts(const pf_serve_options *options, const pf_peer *peer)
+{
+    char line[256];
+    const pf_sequence_cache_counts c =
+        options->role == PF_ROLE_DRAFTER ? pf_model_drafter_counts(peer) : pf_model_verifier_counts(peer);
+    if (!options->log || c.n_opened == 0) return;
+    snprintf(line, sizeof line,
+             "prefix cache: %" PRIu64 " of %" PRIu64 " sequences began with %" PRIu64 " of %" PRIu64
+             " prompt tokens in it; passes computed %" PRIu64 " rows",
+             c.n_reusing, c.n_opened, c.n_reused, c.n_tokens, c.n_rows);
+    options->log(options->user, line);
 }
 
 typedef struct {
@@ -63,6 +82,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *given, pf_e
     if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
         status = pf_server_run(server, options->stop, error);
     pf_server_destroy(server);
+    log_counts(options, peer);
     pf_peer_destroy(peer);
     pf_engine_give_role_back(engine);
     return status;

@@ -166,20 +166,13 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     return PF_OK;
 }
 
-pf_host_sequence *pf_host_find_idle(const pf_host *host,
-                                    bool (*holds)(const pf_host *host, const pf_host_sequence *s, const void *user),
-                                    const void *user)
+uint64_t pf_host_idle_ns(const void *user, int32_t slot)
 {
-    static const uint64_t IDLE_NS = 1000000000;
-    const uint64_t now_ns = pf_host_now_ns(host);
-    pf_host_sequence *idle = NULL;
-    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
-        pf_host_sequence *s = &host->sequences[slot];
-        if (!s->is_open || s->is_due || now_ns - s->touched_ns < IDLE_NS) continue;
-        if (idle && s->touched_ns >= idle->touched_ns) continue;
-        if (holds(host, s, user)) idle = s;
-    }
-    return idle;
+    static const uint64_t LEAST_NS = 1000000000;
+    const pf_host *host = user;
+    const pf_host_sequence *s = &host->sequences[slot];
+    const uint64_t idle_ns = pf_host_now_ns(host) - s->touched_ns;
+    return s->is_open && !s->is_due && idle_ns >= LEAST_NS ? idle_ns : 0;
 }
 
 /* ---- answers --------------------------------------------------------------------------------------------------- */

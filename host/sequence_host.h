@@ -158,11 +158,9 @@ PF_MUST_USE pf_status pf_host_check_draft(const pf_host *host, const pf_open *op
  * committed, but at least 1; 0: nothing is to be proposed. */
 int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s);
 
-/* Of the open sequences that are not due, have had no message for a second and hold something, the one that has been idle longest;
- * NULL: none. The second keeps sequences that all go on from taking a full cache from each other in every round. */
-pf_host_sequence *pf_host_find_idle(const pf_host *host,
-                                    bool (*holds)(const pf_host *host, const pf_host_sequence *s, const void *user),
-                                    const void *user);
+/* How long a sequence has had no message, where it is open, is not due and has had none for a second; else 0. The second keeps
+ * sequences that all go on from taking a full cache from each other in every round. host: a pf_host. */
+uint64_t pf_host_idle_ns(const void *host, int32_t slot);
 
 /* Put the fences of the sequence's next proposal into *out: sequence, incarnation, round, base. */
 void pf_host_begin_proposal(const pf_host *host, const pf_host_sequence *s, pf_proposal *out);

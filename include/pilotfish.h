@@ -181,6 +181,8 @@ typedef struct {
     const volatile bool
         *stop; /* set: a drafter proposes nothing more, a verifier ends requests with PF_CANCELLED; borrowed
                                   for the peer's life */
+    bool
+        no_prefix_cache; /* read every prompt, also where an open or a closed sequence has begun with the same tokens */
 } pf_role_options;
 
 /* The engine's model as a verifier or as a drafter; one role for each engine. options NULL: all default. End with
@@ -226,6 +228,7 @@ typedef struct {
     bool (*ready)(void *user, const char *address); /* connections are accepted there; return false to end */
     void (*log)(void *user, const char *line);      /* one event; from any thread */
     void *user;
+    bool no_prefix_cache; /* as in pf_role_options */
 } pf_serve_options;
 
 /* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back.

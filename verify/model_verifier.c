@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "host/sequence_host.h"
+#include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
 #include "proto/tree.h"
 #include "verify/judge.h"
@@ -24,7 +25,6 @@ enum { ROUND_TOKENS = 32 }; /* unread tokens of a round at most; with more it is
 
 /* What the verifier keeps of a sequence besides the host's part. */
 typedef struct {
-    int64_t cache; /* of the backend */
     int32_t n_stop;
     int32_t *stop;    /* [PF_MAX_STOP_TOKENS] */
     bool is_tree;     /* the proposal is one, of these parents; else it is a chain */
@@ -36,7 +36,8 @@ typedef struct {
 typedef struct {
     pf_host host;
     pf_forward_backend backend;
-    uint64_t seed; /* of the config */
+    uint64_t seed;           /* of the config */
+    pf_sequence_cache cache; /* by slot */
     pf_judge judge;
     verify_state *states; /* [max_sequences] by slot */
     uint64_t n_opened;
@@ -56,7 +57,7 @@ static verify_state *state_of(const pf_host *host, const pf_host_sequence *s)
 /* Tokens that the cache does not hold yet. */
 static int32_t unread(const pf_host *host, const pf_host_sequence *s)
 {
-    return s->n_committed - pf_forward_length(&((const verifier *)host)->backend, state_of(host, s)->cache);
+    return s->n_committed - pf_sequence_cache_length(&((const verifier *)host)->cache, s->slot);
 }
 
 /* ---- opens and closes ------------------------------------------------------------------------------------------ */
@@ -70,11 +71,10 @@ static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *
     return PF_OK;
 }
 
-/* Reopened, all that the old tokens and the new ones share is kept but the last token: its row is to be computed. */
+/* All that is in the cache is taken but the last token: its row is to be computed. */
 static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
-    return pf_forward_open(&verifier_of(host)->backend, s->is_open, &state_of(host, s)->cache, s->tokens, open->tokens,
-                           open->n_tokens - 1);
+    return pf_sequence_cache_open(&verifier_of(host)->cache, s->slot, s->tokens, open->tokens, open->n_tokens - 1);
 }
 
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
@@ -92,7 +92,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 
 static void release(pf_host *host, pf_host_sequence *s)
 {
-    pf_forward_release(&verifier_of(host)->backend, state_of(host, s)->cache);
+    pf_sequence_cache_close(&verifier_of(host)->cache, s->slot);
 }
 
 /* ---- proposals ------------------------------------------------------------------------------------------------- */
@@ -167,12 +167,13 @@ static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
         char text[80];
         snprintf(text, sizeof text, "the model's logits after position %d hold no number to choose by",
                  n_committed - 1);
+        (void)!pf_sequence_cache_cut(&v->cache, s->slot, n_committed); /* rows of a tree are no text */
         pf_host_refuse(&v->host, s, PF_UNSUPPORTED, text);
         return;
     }
     const int32_t n_kept = commit(&v->host, s, acceptance, path);
     /* Not the last one's row: the next pass computes it. */
-    if (pf_forward_keep(&v->backend, state->cache, n_committed, path, n_kept - 1) != PF_OK)
+    if (pf_sequence_cache_keep(&v->cache, s->slot, n_committed, path, n_kept - 1) != PF_OK)
         pf_host_refuse(&v->host, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
 }
 
@@ -185,23 +186,9 @@ static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
     pf_host_refuse(&v->host, s, PF_LIMIT, "the KV cache has no page left for the sequence");
 }
 
-static bool holds_pages(const pf_host *host, const pf_host_sequence *s, const void *user)
-{
-    const verify_state *state = state_of(host, s);
-    return pf_spans_leave(user, state->cache) &&
-           pf_forward_length(&((const verifier *)host)->backend, state->cache) > 0;
-}
-
-/* As the drafter's. */
 static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 {
-    verifier *v = user;
-    const pf_spans all = { spans, n };
-    for (;;) {
-        const pf_status status = pf_forward_run(&v->backend, spans, n);
-        const pf_host_sequence *idle = status == PF_LIMIT ? pf_host_find_idle(&v->host, holds_pages, &all) : NULL;
-        if (!idle || pf_forward_truncate(&v->backend, state_of(&v->host, idle)->cache, 0) != PF_OK) return status;
-    }
+    return pf_sequence_cache_run(&((verifier *)user)->cache, spans, n);
 }
 
 static void judge_spans(void *user, const int32_t *slots, int32_t n, pf_status status)
@@ -242,7 +229,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
         return true;
     }
     const int32_t n_before = unread(host, s);
-    pf_span span = { .sequence = state->cache,
+    pf_span span = { .sequence = pf_sequence_cache_of(&v->cache, s->slot),
                      .tokens = s->tokens + s->n_committed - n_before,
                      .n_tokens = n_before + s->n_drafted,
                      .n_logits = s->n_drafted + 1,
@@ -266,7 +253,7 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
 static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 {
     verifier *v = verifier_of(host);
-    const pf_span span = { .sequence = state_of(host, s)->cache,
+    const pf_span span = { .sequence = pf_sequence_cache_of(&v->cache, s->slot),
                            .tokens = s->tokens + s->n_committed - unread(host, s),
                            .n_tokens = n_tokens };
     const pf_status status = run_pass(v, &span, 1);
@@ -282,6 +269,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
     v->judge = pf_judge_create(v->backend, arena);
     v->states = pf_arena_take(arena, n, sizeof *v->states);
     pf_span_batch_lay_out(&v->batch, host->config.max_sequences, arena);
+    pf_sequence_cache_lay_out(&v->cache, arena);
     for (size_t i = 0; i < n; i++) {
         const verify_state state = {
             .stop = pf_arena_take(arena, PF_MAX_STOP_TOKENS, sizeof(int32_t)),
@@ -294,6 +282,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
 
 static void destroy(pf_host *host)
 {
+    pf_sequence_cache_end(&verifier_of(host)->cache);
     pf_forward_set_stop(&verifier_of(host)->backend, NULL);
 }
 
@@ -337,6 +326,11 @@ pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_ve
     if (!v) return pf_fail(error, PF_NOMEM, "no memory for the verifier");
     v->backend = backend;
     v->seed = config->seed;
+    v->cache.config = (pf_sequence_cache_config){ .backend = backend,
+                                                  .n_slots = config->max_sequences,
+                                                  .forgets = config->no_prefix_cache,
+                                                  .idle_ns = pf_host_idle_ns,
+                                                  .user = &v->host };
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = backend.limits.max_tokens,
@@ -347,4 +341,9 @@ pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_ve
     PF_TRY(pf_host_create(&v->host, &role, &host, out, error));
     pf_forward_set_stop(&backend, &v->host.config.stop);
     return PF_OK;
+}
+
+pf_sequence_cache_counts pf_model_verifier_counts(const pf_peer *peer)
+{
+    return ((const verifier *)peer)->cache.counts;
 }

@@ -16,7 +16,8 @@
  * after an empty proposal). EOS, max_tokens and the end of the context finish a sequence: later tokens of the round are
  * discarded and do not count as accepted.
  *
- * A long prompt is read in chunks: proposals of other sequences are judged between two of them, and after the caller's
+ * A prompt is read from where it stops being one that the cache has, of an open sequence or a closed one
+ * (model/backend/sequence_cache.h). A long one is read in chunks: proposals of other sequences are judged between two of them, and after the caller's
  * deadline collect returns an empty answer, and the next collect continues. Closing a sequence stops its prefill.
  *
  * An invalid message affects its own sequence alone. A proposal is judged up to its first invalid token: one outside the
@@ -36,7 +37,7 @@
 
 #include "base/status.h"
 #include "base/stop.h"
-#include "model/backend/forward_backend.h"
+#include "model/backend/sequence_cache.h"
 #include "proto/peer.h"
 
 typedef struct {
@@ -46,6 +47,7 @@ typedef struct {
     uint64_t seed;             /* a secret of a served verifier, for opens without a seed (0, not coupled);
                                    0: the open's seed is used as it is, 0 included */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
+    bool no_prefix_cache;      /* nothing is kept of closed sequences, nor shared between open ones */
     pf_stop stop;              /* when set, the running pass is abandoned and collect returns PF_CANCELLED */
     const pf_model_info *info; /* what pf_peer_info answers; copied. NULL: zero */
 } pf_model_verifier_config;
@@ -55,5 +57,8 @@ typedef struct {
  * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_verifier_config *config,
                                                pf_peer **out, pf_error *error);
+
+/* What its sequences found in the cache, since it was created. peer: a model verifier. */
+pf_sequence_cache_counts pf_model_verifier_counts(const pf_peer *peer);
 
 #endif

@@ -8,11 +8,3 @@ int32_t pf_forward_count_shared(const pf_forward_backend *b, int64_t sequence, c
     while (at < held && at - base < n && held_tokens[at] == tokens[at - base]) at++;
     return at;
 }
-
-pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *sequence, const int32_t *held_tokens,
-                          const int32_t *tokens, int32_t n)
-{
-    if (!is_open) return pf_forward_acquire(b, sequence);
-    const int32_t shared = pf_forward_count_shared(b, *sequence, held_tokens, 0, tokens, n);
-    return pf_forward_truncate(b, *sequence, pf_forward_reachable(b, *sequence, shared));
-}

@@ -149,11 +149,6 @@ static inline void pf_forward_set_stop(const pf_forward_backend *b, pf_stop *sto
     b->ops->set_stop(b->state, stop);
 }
 
-/* Make a sequence ready for tokens [n]: acquired, or where it is open already, and held_tokens are its old ones, cut to what
- * both share. PF_LIMIT: no room. */
-PF_MUST_USE pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *sequence,
-                                      const int32_t *held_tokens, const int32_t *tokens, int32_t n);
-
 /* How many positions of a sequence with held_tokens stay valid if tokens [n] come to stand at `base`: what is reachable of
  * them is the length to truncate it to. */
 int32_t pf_forward_count_shared(const pf_forward_backend *b, int64_t sequence, const int32_t *held_tokens, int32_t base,

@@ -1,12 +1,5 @@
 #include "model/backend/span_batch.h"
 
-bool pf_spans_leave(const pf_spans *spans, int64_t sequence)
-{
-    for (int32_t i = 0; i < spans->n; i++)
-        if (spans->spans[i].sequence == sequence) return false;
-    return true;
-}
-
 void pf_span_batch_lay_out(pf_span_batch *batch, int32_t capacity, pf_arena *arena)
 {
     *batch = (pf_span_batch){

@@ -20,15 +20,6 @@ typedef struct {
     int32_t n, n_rows, n_logits;
 } pf_span_batch;
 
-/* The spans of a pass. */
-typedef struct {
-    const pf_span *spans; /* [n] */
-    int32_t n;
-} pf_spans;
-
-/* Whether none of them is of this sequence. */
-bool pf_spans_leave(const pf_spans *spans, int64_t sequence);
-
 typedef struct {
     /* One pass, as pf_forward_run. */
     pf_status (*run)(void *user, const pf_span *spans, int32_t n_spans);

@@ -18,6 +18,8 @@ TEMPLATE = """{%- for m in messages %}
 {% endfor %}
 {%- if add_generation_prompt %}[assistant] {% endif %}
 """
+COUNTS = re.compile(r"prefix cache: (\d+) of (\d+) sequences began with (\d+) of (\d+) prompt tokens in it; "
+                    r"passes computed (\d+) rows")
 N = 12
 LINES = ["the thin other", "one more\u00e9", "and in the end"]
 STATS = re.compile(r"last answer: (\d+) prompt tokens \((\d+) reused from the cache, (\d+) computed\) in [\d.]+ ms, (\d+) new "
@@ -86,6 +88,46 @@ class Turns(Case):
                 self.assertEqual([*map(int, figures)], [len(prompt), shared, len(prompt) - shared, len(document["tokens"])])
                 self.assertTrue(not held or shared > 20, shared)
                 held = prompt + document["tokens"][:-1]
+
+    def counts(self, server):
+        """Of a worker or verifier, which is ended: sequences that reused something, all; prompt tokens reused, all; rows."""
+        self.assertEqual(server.end(), 0)
+        return tuple(map(int, COUNTS.search(server.err).groups()))
+
+    def test_in_a_chat_of_ten_turns_servers_read_what_is_new_whether_sequences_are_kept_or_closed(self):
+        lines, k = [f"{LINES[i % 3]} {i}" for i in range(10)], 4
+        _, documents = self.one_by_one(lines)
+        prompts = [len(d["prompt_tokens"]) for d in documents]
+        most = prompts[-1] + len(lines) * (k + 2)   # of each answer the last tokens are not in the cache
+        drafting = ("--draft-len", str(k))
+        with self.pilotfish.serve("worker", self.draft, self.socket("kept")) as worker:
+            self.assertEqual(self.chat(lines, "--draft-worker", worker.address, *drafting).out, self.shown(documents))
+            reusing, opened, reused, tokens, rows = self.counts(worker)
+        self.assertEqual((reusing, opened), (9, 10))
+        self.assertGreaterEqual(reused, tokens - most)
+        self.assertLess(rows, most + len(lines) * 2 * (N + 1) * k)
+        for role, model, here in (("worker", self.draft, lambda a: ("-m", self.target, "--draft-worker", a, *drafting)),
+                                  ("verifier", self.target, lambda a: ("--verifier", a, "-d", self.draft))):
+            with self.pilotfish.serve(role, model, self.socket("closed")) as server:
+                for document in documents:
+                    prompt = ",".join(map(str, document["prompt_tokens"]))
+                    again = self.run_json("generate", *here(server.address), "-n", N, "--tokens", prompt)
+                    self.assertEqual(again["tokens"], document["tokens"])
+                reusing, opened, reused, tokens, rows = self.counts(server)
+            self.assertEqual((reusing, opened), (9, 10), role)
+            self.assertGreaterEqual(reused, tokens - most, role)
+            self.assertLess(rows, most + len(lines) * 2 * (N + 1) * 16, role)
+
+    def test_without_a_prefix_cache_every_prompt_is_read(self):
+        _, documents = self.one_by_one(LINES)
+        with self.pilotfish.serve("worker", self.draft, self.socket("off"), "--prefix-cache", "off") as worker:
+            for document in documents:
+                prompt = ",".join(map(str, document["prompt_tokens"]))
+                again = self.run_json("generate", "-m", self.target, "--draft-worker", worker.address, "-n", N, "--tokens", prompt)
+                self.assertEqual(again["tokens"], document["tokens"])
+            reusing, opened, reused, tokens, _ = self.counts(worker)
+        self.assertEqual((reusing, opened, reused), (0, 3, 0))
+        self.assertEqual(tokens, sum(len(d["prompt_tokens"]) for d in documents))
 
     def test_the_figures_name_the_acceptance_of_a_drafter_and_all_answers(self):
         err = self.chat([LINES[0], LINES[1], "/stats"], "--drafter", "ngram").err

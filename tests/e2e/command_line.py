@@ -59,11 +59,12 @@ class Server:
         self.address = line.split()[1].decode()
 
     def end(self, number=signal.SIGTERM):
-        """Returns the exit status."""
+        """Returns the exit status; what it said on stderr is then in `err`."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            self.process.communicate(timeout=QUICKLY)
+            err = self.process.communicate(timeout=QUICKLY)[1]
+            self.err = err.decode(errors="replace") if err else ""
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()

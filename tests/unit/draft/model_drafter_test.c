@@ -405,9 +405,13 @@ static void assert_fresh_one_is_the_same(bench *b, pf_open fresh, const story *s
     end_drafting(b, 2);
 }
 
+/* In the same drafter the fresh one takes its prefix from the story; in the other all is computed. */
 static void assert_leaves_no_trace(pf_open open, uint32_t seed)
 {
     bench b = open_plain_bench();
+    bench forgetful =
+        open_bench((pf_context_config){ .max_sequences = 1 },
+                   (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .seed = 1, .no_prefix_cache = true });
     story s = { .n = N_PROMPT + 1, .rng = seed };
     memcpy(s.text, PROMPT, sizeof PROMPT);
     s.text[N_PROMPT] = 77;
@@ -424,7 +428,11 @@ static void assert_leaves_no_trace(pf_open open, uint32_t seed)
         }
         p = keep(ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = n_verdicts }));
         assert_fresh_one_is_the_same(&b, open, &s, &p);
+        assert_fresh_one_is_the_same(&forgetful, open, &s, &p);
     }
+    assert_true(pf_model_drafter_counts(b.peer).n_reusing > 5);
+    assert_int_equal(pf_model_drafter_counts(forgetful.peer).n_reused, 0);
+    close_bench(&forgetful);
     close_bench(&b);
 }
 
@@ -439,6 +447,39 @@ static void after_any_verdicts_a_fresh_drafter_proposes_the_same(void **state)
         assert_leaves_no_trace(coupled, seed);
         assert_leaves_no_trace(sampled_open(1, 64), seed);
     }
+}
+
+static void a_prompt_that_a_closed_sequence_began_is_not_read_again(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open_long(1);
+    open.max_draft = 1; /* a pass each */
+    (void)begin_drafting(&b, open, 77);
+    end_drafting(&b, 1);
+    assert_int_equal(pf_model_drafter_counts(b.peer).n_rows, N_LONG_PROMPT + 1);
+    open.sequence = 2;
+    (void)begin_drafting(&b, open, 78); /* another token behind it */
+    assert_int_equal(pf_model_drafter_counts(b.peer).n_rows, N_LONG_PROMPT + 2);
+    assert_int_equal(pf_model_drafter_counts(b.peer).n_reused, N_LONG_PROMPT);
+    close_bench(&b);
+}
+
+static void what_the_cache_retains_goes_with_the_drafter(void **state)
+{
+    (void)state;
+    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ .max_sequences = 2 });
+    const size_t n_free = pf_kv_free_pages(pf_context_kv(side.context));
+    const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 4 };
+    bench b = { .side = side };
+    pf_error error;
+    assert_ok(pf_model_drafter_create(pf_cpu_backend(side.context), &config, &b.peer, &error), error);
+    (void)begin_drafting(&b, near_peer_open_long(1), 77);
+    end_drafting(&b, 1);
+    assert_true(pf_kv_free_pages(pf_context_kv(side.context)) < n_free);
+    pf_peer_destroy(b.peer);
+    assert_int_equal(pf_kv_free_pages(pf_context_kv(side.context)), n_free);
+    pf_tiny_side_close(&side);
 }
 
 /* By a clock that counts the rows of its passes. */
@@ -1304,6 +1345,8 @@ int main(void)
         cmocka_unit_test(a_sequence_that_excludes_every_id_gets_empty_proposals),
         cmocka_unit_test(the_length_of_a_proposal_follows_every_limit),
         cmocka_unit_test(after_any_verdicts_a_fresh_drafter_proposes_the_same),
+        cmocka_unit_test(a_prompt_that_a_closed_sequence_began_is_not_read_again),
+        cmocka_unit_test(what_the_cache_retains_goes_with_the_drafter),
         cmocka_unit_test(confirmed_tokens_are_not_computed_again),
         cmocka_unit_test(a_prompt_without_a_proposal_to_make_is_not_read),
         cmocka_unit_test(a_long_prompt_is_read_in_chunks_with_proposals_between),

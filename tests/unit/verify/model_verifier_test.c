@@ -7,6 +7,7 @@
 #include "tests/support/test.h"
 
 #include "base/clock.h"
+#include "tests/support/draw.h"
 #include "tests/support/near_bench.h"
 #include "tests/support/spoiled_backend.h"
 #include "verify/accept.h"
@@ -477,6 +478,137 @@ static void a_sequence_reopened_with_another_prompt_starts_afresh(void **state)
     again.tokens = other;
     assert_verdict(ask_open(&b, again), 0, 5, &expected, 1, 0, PF_FINISH_NONE);
     close_bench(&b);
+}
+
+/* ---- shared prefixes --------------------------------------------------------------------------------------------- */
+
+enum { N_TEXTS = 4, LONGEST_TEXT = 128 };
+
+typedef struct {
+    bool is_open;
+    uint32_t incarnation;
+    uint64_t round;
+    int32_t tokens[LONGEST_TEXT + PF_MAX_DRAFT_TOKENS], n;
+} request;
+
+/* One verifier that shares prefixes in a small cache, one that computes everything. */
+typedef struct {
+    bench shares, forgets;
+    uint64_t clock_ns, rng;
+    request requests[N_TEXTS];
+} pair;
+
+static void take_verdicts(pair *p, request *r, pf_batch batch)
+{
+    const pf_verdict *a = ask_verdict(&p->shares, batch), *b = ask_verdict(&p->forgets, batch);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_int_equal(a->n_accepted, b->n_accepted);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
+    memcpy(r->tokens + r->n, a->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
+    r->n += a->n_tokens;
+    r->round++;
+}
+
+/* A prompt that begins as another text does. */
+static void open_request(pair *p, request *r)
+{
+    const request *other = &p->requests[below(&p->rng, N_TEXTS)];
+    r->n = other->n > 0 ? below(&p->rng, other->n) : 0;
+    memmove(r->tokens, other->tokens, (size_t)r->n * sizeof *r->tokens);
+    for (int32_t more = 1 + below(&p->rng, 10); more > 0 && r->n < 90; more--) r->tokens[r->n++] = below(&p->rng, V);
+    r->is_open = true;
+    r->round = 0;
+    pf_open open = near_peer_open((uint64_t)(r - p->requests) + 1);
+    open.incarnation = ++r->incarnation;
+    open.tokens = r->tokens;
+    open.n_tokens = r->n;
+    take_verdicts(p, r, (pf_batch){ .opens = &open, .n_opens = 1 });
+}
+
+static void close_request(pair *p, request *r)
+{
+    pf_close close = { (uint64_t)(r - p->requests) + 1 };
+    const pf_batch batch = { .closes = &close, .n_closes = 1 };
+    assert_null(ask(&p->shares, batch));
+    assert_null(ask(&p->forgets, batch));
+    r->is_open = false;
+}
+
+/* A chain, or a tree whose second branch is the target's. */
+static void propose_request(pair *p, request *r)
+{
+    int32_t tokens[6], text[3], parents[6] = { -1, 0, 1, -1, 3, 4 };
+    pf_tiny_side_decode(&p->forgets.side, &GREEDY, r->tokens, r->n, 3, text);
+    const bool is_tree = below(&p->rng, 2) == 0;
+    for (int32_t i = 0; i < 3; i++) {
+        tokens[i] = is_tree || below(&p->rng, 4) == 0 ? below(&p->rng, V) : text[i];
+        tokens[3 + i] = text[i];
+    }
+    pf_proposal proposal =
+        proposal_of((uint64_t)(r - p->requests) + 1, r->round, r->n, tokens, is_tree ? 6 : below(&p->rng, 4));
+    proposal.incarnation = r->incarnation;
+    proposal.parents = is_tree ? parents : NULL;
+    take_verdicts(p, r, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+}
+
+static void sequences_that_share_prefixes_get_the_text_of_fresh_ones(void **state)
+{
+    (void)state;
+    const pf_kv_config kv = kv_config_of(open_plain_bench());
+    pair p = { .clock_ns = 1, .rng = 3 };
+    p.shares = open_bench(
+        (pf_context_config){ .max_sequences = N_TEXTS, .kv_budget_bytes = 16 * pf_kv_page_bytes(&kv) },
+        (pf_model_verifier_config){ .max_sequences = N_TEXTS, .max_draft = 8, .stop = { .clock_ns = &p.clock_ns } });
+    p.forgets =
+        open_bench((pf_context_config){ .max_sequences = N_TEXTS + 1 },
+                   (pf_model_verifier_config){ .max_sequences = N_TEXTS, .max_draft = 8, .no_prefix_cache = true });
+    for (int32_t step = 0; step < 600; step++) {
+        request *r = &p.requests[below(&p.rng, N_TEXTS)];
+        p.clock_ns += (uint64_t)2e9; /* all the others are idle */
+        if (!r->is_open || r->n > 100 || below(&p.rng, 12) == 0) {
+            if (r->is_open && below(&p.rng, 2) == 0) close_request(&p, r);
+            open_request(&p, r);
+        } else {
+            propose_request(&p, r);
+        }
+    }
+    const pf_sequence_cache_counts c = pf_model_verifier_counts(p.shares.peer);
+    if (!(c.n_reusing > 15 && c.n_reused > 300 && c.n_dropped > 3 && c.n_evicted > 3))
+        fail_msg("%d reuse %d tokens, %d are dropped, %d evicted", (int)c.n_reusing, (int)c.n_reused, (int)c.n_dropped,
+                 (int)c.n_evicted);
+    close_bench(&p.shares);
+    close_bench(&p.forgets);
+}
+
+/* Rows of a tree stand side by side in the cache, and are no text. */
+static void the_rows_of_a_refused_tree_are_not_retained(void **state)
+{
+    (void)state;
+    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ .max_sequences = 2 }) };
+    const pf_model_verifier_config config = { .max_sequences = 2, .max_draft = 8 };
+    pf_error error;
+    spoiled = (spoil){ 0 };
+    assert_ok(pf_model_verifier_create(spoiled_backend(b.side.context), &config, &b.peer, &error), error);
+    const int32_t tokens[] = { 3, 4, 5, 6 }, parents[] = { -1, -1, -1, -1 };
+    int32_t text[N_LONG_PROMPT + 5], next;
+    const pf_open open = near_peer_open_long(1);
+    memcpy(text, open.tokens, N_LONG_PROMPT * sizeof *text);
+    text[N_LONG_PROMPT] = ask_open(&b, open)->tokens[0];
+    memcpy(text + N_LONG_PROMPT + 1, tokens, sizeof tokens);
+    spoiled = (spoil){ .rows = 1, .id = SPOIL_ALL_IDS, .value = NAN };
+    pf_proposal proposal = proposal_of(1, 1, N_LONG_PROMPT + 1, tokens, 4);
+    proposal.parents = parents;
+    assert_int_equal(ask(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 })->n_refusals, 1);
+    spoiled = (spoil){ 0 };
+    pf_open again = near_peer_open(2);
+    again.tokens = text;
+    again.n_tokens = N_LONG_PROMPT + 5;
+    const int32_t got = ask_open(&b, again)->tokens[0];
+    assert_int_equal(pf_model_verifier_counts(b.peer).n_reused, N_LONG_PROMPT + 1);
+    pf_peer_destroy(b.peer);
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_LONG_PROMPT + 5, 1, &next);
+    assert_int_equal(got, next);
+    pf_tiny_side_close(&b.side);
 }
 
 static void eos_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
@@ -1022,6 +1154,8 @@ int main(void)
         cmocka_unit_test(rejection_decides_each_position_by_its_own_uniforms),
         cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
+        cmocka_unit_test(sequences_that_share_prefixes_get_the_text_of_fresh_ones),
+        cmocka_unit_test(the_rows_of_a_refused_tree_are_not_retained),
         cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),
         cmocka_unit_test(max_tokens_ends_a_sequence_and_cuts_what_is_behind_it),
         cmocka_unit_test(a_finished_sequence_gets_no_more_verdicts),

@@ -24,7 +24,7 @@ from .link import Link
 from .messages import PROTOCOL_VERSION
 from .rows import NO_PROPOSAL, Proposal, Row
 from .sequences import Asked, Sequences
-from .vocabulary import fingerprint
+from .vocabulary import MIN_SHARED, Vocabulary
 
 log = logging.getLogger("pilotfish")
 DEFAULT_WAIT_S = 0.02
@@ -42,14 +42,17 @@ class _Core:
         adaptive      the worker chooses the length by what it measures; max_draft is its bound
         max_declared  most ids of a declared distribution, 0 to 256, for rows that have a Sampling; 0: tokens only
         wait_s        how long a step waits for answers
-        tokenizer     the target's tokenizer.json, or the folder that has it: a worker with another vocabulary is not used
+        tokenizer     the target's tokenizer.json, or the folder that has it: a worker with another vocabulary proposes the ids
+                      that have the same text in both, and is not used where these are fewer than 90 %
         n_ids         rows of the target's embedding: needed with `tokenizer`; without it only sizes are compared
         idle_s        a text without a step for so long is closed at the worker
         """
         self.wait_s = wait_s
         self.longest_wait_s = 0.0
         self._n_ids = n_ids
-        self._fingerprint = fingerprint(tokenizer, n_ids) if tokenizer is not None and n_ids else None
+        self._vocabulary = Vocabulary.read(tokenizer, n_ids) if tokenizer is not None and n_ids else None
+        self._fingerprint = self._vocabulary.fingerprint() if self._vocabulary is not None else None
+        self._excluded: list[int] = []    # of the worker that was checked last; the link's thread alone uses it
         self._sequences = Sequences(max_draft, adaptive, max_declared, idle_s, n_ids)
         self._change = threading.Condition()    # guards _sequences and _wakers; notified on each message
         self._wakers: list[Callable[[], None]] = []
@@ -105,16 +108,31 @@ class _Core:
             return f"it speaks version {info.protocol_version} of the protocol, expected {PROTOCOL_VERSION}"
         if info.max_sequences < 1 or info.max_context < 2 or info.vocab_size < 1:
             return "its model info has no sequences, no context or no vocabulary"
-        if self._fingerprint is not None and info.vocab_fingerprint:
+        self._excluded = []
+        if self._vocabulary is not None and info.vocab_fingerprint:
             if info.vocab_fingerprint != self._fingerprint:
-                return f"its model {info.model_id} has another vocabulary than the target"
+                return self._compare(info, self._vocabulary)
         elif self._n_ids and info.vocab_size > self._n_ids:
             return f"its model {info.model_id} has a vocabulary of {info.vocab_size} tokens, the target has {self._n_ids} ids"
         return None
 
+    def _compare(self, info: Any, vocabulary: Vocabulary) -> Optional[str]:
+        """Decides which ids of another vocabulary are drafted; what is wrong where there are too few."""
+        match = vocabulary.compare(info.vocab_size, info.vocab_hashes)
+        if match is None:
+            return f"its model {info.model_id} has another vocabulary than the target"
+        n_shared = match.n_ids - match.n_different
+        if n_shared < MIN_SHARED * match.n_ids:
+            return (f"its model {info.model_id} has another vocabulary than the target: {100 * n_shared / match.n_ids:.1f} % of "
+                    f"the ids are the same in both, expected at least {100 * MIN_SHARED:.0f} %")
+        self._excluded = match.excluded
+        self._say(f"the worker's model {info.model_id} has other texts than the target for {match.n_different} of {match.n_ids} "
+                  "ids: it drafts without them")
+        return None
+
     def _connected(self, info: Any) -> None:
         with self._change:
-            self._sequences.connect(info)
+            self._sequences.connect(info, self._excluded)
             self._notify()
 
     def _received(self, batch: Any) -> None:

@@ -22,6 +22,7 @@ _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 1
 _CONNECT_S = (0.6, 2.4, 9.6)   # of consecutive attempts that fail for want of time
 _RETRY_S = (0.1, 0.2, 0.4, 1.0)
 _IDLE_S = 1.0                  # without a message to send for so long the owner is asked for closes
+_MAX_SAID = 64
 _STOP = object()
 
 
@@ -35,7 +36,7 @@ class Link:
         self._outbox: Optional[queue.SimpleQueue[Any]] = None
         self._closing = threading.Event()
         self._call: Any = None
-        self._said: Optional[str] = None    # the last reason that was logged
+        self._said: set[str] = set()    # the kinds of reasons that were logged since the last connection
         self._thread = threading.Thread(target=self._run, name="pilotfish-link", daemon=True)
         self._thread.start()
 
@@ -66,13 +67,13 @@ class Link:
                 code = error.code()
                 n_timeouts = n_timeouts + 1 if code == grpc.StatusCode.DEADLINE_EXCEEDED else 0
                 n_failed += 1
-                self._say(f"{code.name}: {error.details()}")
+                self._say(code.name, f"{code.name}: {error.details()}")
             except _Unfit as error:
                 n_failed = len(_RETRY_S)
-                self._say(f"it is not used: {error}")
+                self._say(str(error), f"it is not used: {error}")
             except Exception as error:   # a drafter ends no engine
                 n_failed += 1
-                self._say(f"unexpected: {error!r}")
+                self._say(repr(error), f"unexpected: {error!r}")
             if n_failed:
                 self._closing.wait(_RETRY_S[min(n_failed, len(_RETRY_S)) - 1])
 
@@ -82,7 +83,7 @@ class Link:
             info = channel.unary_unary(
                 _SERVICE + "GetModelInfo", request_serializer=GetModelInfoRequest.SerializeToString,
                 response_deserializer=ModelInfo.FromString)(
-                    GetModelInfoRequest(protocol_version=PROTOCOL_VERSION), timeout=connect_s)
+                    GetModelInfoRequest(protocol_version=PROTOCOL_VERSION, vocab_hashes=True), timeout=connect_s)
             problem = self._check(info)
             if problem:
                 raise _Unfit(problem)
@@ -92,7 +93,7 @@ class Link:
                     self._requests(outbox))
             self._outbox = outbox
             self._connected(info)
-            self._said = None
+            self._said.clear()
             try:
                 for message in self._call:
                     self._received(message)
@@ -113,10 +114,10 @@ class Link:
             if item is not None:
                 yield item
 
-    def _say(self, reason: str) -> None:
-        """Logs a reason once, until it changes or a connection was made."""
-        if reason != self._said and not self._closing.is_set():
-            self._said = reason
+    def _say(self, kind: str, reason: str) -> None:
+        """Logs a reason once for its kind, until a connection was made: gRPC words the same failure in many ways."""
+        if kind not in self._said and len(self._said) < _MAX_SAID and not self._closing.is_set():
+            self._said.add(kind)
             log.warning("no proposals from the worker at %s: %s", self._address, reason)
 
 

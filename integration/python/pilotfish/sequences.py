@@ -88,6 +88,7 @@ class Sequences:
         self._n_ids = n_ids
         self._info: Any = None                       # ModelInfo of the worker; None: not connected
         self._known_ids = 0                          # of the worker's model
+        self._excluded: Sequence[int] = ()           # ids that it must not propose, as ranges
         self._by_key: dict[Hashable, _Sequence] = {}
         self._by_id: dict[int, _Sequence] = {}       # those that have a place at the worker
         self._next_id = 1
@@ -108,10 +109,10 @@ class Sequences:
         """ModelInfo of the worker, None where there is no stream."""
         return self._info
 
-    def connect(self, info: Any) -> None:
-        """A stream begins. Nothing is open on it."""
+    def connect(self, info: Any, excluded: Sequence[int] = ()) -> None:
+        """A stream begins. Nothing is open on it. `excluded` is of each open: ids that the worker must not propose, as ranges."""
         self._forget()
-        self._info = info
+        self._info, self._excluded = info, excluded
         self._known_ids = info.n_ids or info.vocab_size
 
     def disconnect(self) -> None:
@@ -239,6 +240,7 @@ class Sequences:
         limits = self._info.limits
         opened = batch.opens.add(sequence=s.id, incarnation=s.incarnation, next_round=s.round, method=METHOD_GREEDY)
         opened.tokens.extend(self._readable(row.tokens[:s.told]))
+        opened.excluded.extend(self._excluded)
         opened.limits.max_draft = min(self._max_draft, limits.max_draft or MAX_DRAFT)
         opened.limits.adaptive_draft = self._adaptive
         opened.limits.max_tokens = row.max_tokens if row.max_tokens > s.length else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,15 @@ from typing import Mapping, NoReturn, Optional, Union
 
 log = logging.getLogger("pilotfish")
 _RESTART_S = (0.5, 2.0, 10.0)   # before a new start, by how many starts failed in a row
+
+# Becomes the worker in a process that gets SIGTERM when its parent ends, however that ends: a program that is killed, or
+# a process of multiprocessing, runs nothing at its end. Its arguments: the parent's pid, the binary, and the binary's own.
+_BECOME_WORKER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 def find_binary() -> str:
@@ -49,7 +59,7 @@ def _arguments(options: Mapping[str, object]) -> list[str]:
 
 
 class Worker:
-    """A worker process of this program, on a unix socket in a folder of its own. It ends with the program.
+    """A worker process of this program, on a unix socket in a folder of its own. It ends with the program, even a killed one.
 
     `model` is the draft: a Hugging Face directory, a GGUF file or org/name from the local cache. `options` are those of
     `pilotfish worker`: cores="0-3", threads=4, dtype="int8", head="screened", max_sequences=64, ... A worker that ends is
@@ -62,9 +72,14 @@ class Worker:
         self._command = [find_binary(), "worker", "--model", str(model), "--listen", self.address, *_arguments(options)]
         self._closing = threading.Event()
         self._ready = threading.Event()
-        self._process = self._start()
-        self._thread = threading.Thread(target=self._supervise, name="pilotfish-worker", daemon=True)
+        # The process ends with the thread that starts it: that is always the supervising one.
+        started: queue.SimpleQueue[Union[subprocess.Popen[bytes], OSError]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="pilotfish-worker", daemon=True)
         self._thread.start()
+        process = started.get()
+        if isinstance(process, OSError):
+            self._folder.cleanup()
+            raise process
         atexit.register(self.close)
 
     @property
@@ -94,7 +109,17 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}   # an engine's own OpenMP
-        return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment)
+        return subprocess.Popen([sys.executable, "-I", "-S", "-c", _BECOME_WORKER, str(os.getpid()), *self._command],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment)
+
+    def _run(self, started: queue.SimpleQueue[Union[subprocess.Popen[bytes], OSError]]) -> None:
+        try:
+            self._process = self._start()
+        except OSError as error:
+            started.put(error)
+            return
+        started.put(self._process)
+        self._supervise()
 
     def _supervise(self) -> None:
         n_failed = 0

@@ -4,15 +4,19 @@ Run as: client_test.py BINARY [unittest's arguments]
 """
 
 import asyncio
+import json
 import logging
 import os
 import queue
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import package_path
 import grpc
@@ -165,6 +169,25 @@ class WorkerTest(ClientCase):
         self.assertTrue(client.wait_ready(GENEROUS_S))
         self.assertGreater(self.steps(client)[1], 0)
 
+    def test_a_wrong_socket_is_one_warning_and_no_step_waits(self):
+        """A verifier, a listener that says nothing, and a file that is no socket."""
+        verifier = self.pilotfish.serve("verifier", self.target, self.socket("target"))
+        self.addCleanup(verifier.end, signal.SIGKILL)
+        silent = socket.socket(socket.AF_UNIX)
+        self.addCleanup(silent.close)
+        silent.bind(f"{self.root}/silent.sock")
+        silent.listen()
+        (self.root / "file.sock").write_text("no socket")
+        for name, address in (("a verifier", verifier.address), ("silent", self.socket("silent")), ("a file", self.socket("file"))):
+            with self.subTest(name), self.assertLogs("pilotfish", logging.WARNING) as logged:
+                client = self.client(address)
+                longest, n_proposed = self.steps(client, 300, 0.01)
+                client.close()
+            print(f"{name} as the worker: longest wait {longest * 1e3:.1f} ms", file=sys.stderr)
+            self.assertEqual((n_proposed, len(logged.output)), (0, 1), logged.output)
+            self.assertIn(address, logged.output[0])
+            self.assertLess(longest, MARGIN_S)
+
     def test_a_stopped_worker_costs_one_wait_a_second(self):
         server = self.worker(self.socket("stopped"))
         client = self.client(server.address)
@@ -184,7 +207,7 @@ class WorkerTest(ClientCase):
         self.assertLess(time.monotonic(), deadline)
 
     def test_a_killed_worker_is_taken_up_again_and_one_with_another_vocabulary_is_not(self):
-        other = self.other_vocabulary()
+        other, _ = self.other_vocabulary(1.0)
         address = self.socket("killed")
         server = self.worker(address)
         client = self.client(address)
@@ -193,6 +216,7 @@ class WorkerTest(ClientCase):
         for model, fits in ((other, False), (self.target, True)):
             server.end(signal.SIGKILL)
             longest, _ = self.steps(client, 50)
+            print(f"killed worker: longest wait {longest * 1e3:.1f} ms, deadline {WAIT_S * 1e3:.0f} ms", file=sys.stderr)
             self.assertLess(longest, WAIT_S + MARGIN_S)
             with self.assertLogs("pilotfish", logging.WARNING) as logged:
                 logging.getLogger("pilotfish").warning("begin")
@@ -201,12 +225,51 @@ class WorkerTest(ClientCase):
             self.assertEqual(sum("another vocabulary" in line for line in logged.output), not fits, logged.output)
             self.assertEqual(self.steps(client, 50)[1] > 0, fits)
 
-    def other_vocabulary(self):
-        """A model with as many tokens, one of which has another text."""
-        model = tiny_llama.make(self.root / "other")
+    def other_vocabulary(self, share):
+        """The draft with as many tokens, of which this share has other texts."""
+        model = shutil.copytree(self.draft, self.root / f"other-{share}")
         path = model / "tokenizer.json"
-        path.write_text(path.read_text().replace("<|end|>", "<|END|>"))
-        return model
+        document = json.loads(path.read_text())
+        vocabulary = document["model"]["vocab"]
+        texts = [t for t in vocabulary if t not in tiny_llama.SPECIAL]
+        texts = texts[:max(2, int(share * len(texts)))]
+        vocabulary.update(zip(texts, [vocabulary[t] for t in texts[1:] + texts[:1]]))
+        path.write_text(json.dumps(document))
+        return model, {vocabulary[t] for t in texts}
+
+    def proposed(self, client):
+        """The ids that are proposed for a fixed text, and for how many steps something is."""
+        tokens, ids, n_answers = self.prompt_tokens(), set(), 0
+        for i in range(100):
+            proposal, = client.step([Row("text", tokens)], GENEROUS_S)
+            ids.update(proposal.tokens)
+            n_answers += bool(proposal.tokens)
+            tokens = tokens + [10 + i % 50]
+        return ids, n_answers
+
+    def test_a_worker_with_a_few_other_texts_drafts_the_ids_that_are_shared(self):
+        same = self.client(self.worker(self.socket("same")).address)
+        self.assertTrue(same.wait_ready(GENEROUS_S))
+        all_ids, _ = self.proposed(same)
+        model, differ = self.other_vocabulary(0.08)
+        with self.assertLogs("pilotfish", logging.WARNING) as logged:
+            client = self.client(self.worker(self.socket("differs"), model=model).address)
+            self.assertTrue(client.wait_ready(GENEROUS_S))
+            ids, n_answers = self.proposed(client)
+        self.assertEqual(len(logged.output), 1, logged.output)
+        self.assertIn(f"for {len(differ)} of {tiny_llama.VOCAB_SIZE} ids", logged.output[0])
+        self.assertTrue(all_ids & differ)     # the same weights propose them where the texts are the same
+        self.assertFalse(ids & differ)
+        self.assertEqual(n_answers, 100)
+
+    def test_a_worker_that_shares_fewer_than_nine_of_ten_ids_is_not_used(self):
+        model, _ = self.other_vocabulary(0.15)
+        with self.assertLogs("pilotfish", logging.WARNING) as logged:
+            client = self.client(self.worker(self.socket("unfit"), model=model).address)
+            self.assertFalse(client.wait_ready(2.5))
+            self.assertEqual(self.steps(client, 20)[1], 0)
+        self.assertEqual(len(logged.output), 1, logged.output)
+        self.assertRegex(logged.output[0], "another vocabulary than the target: 8[0-9.]+ % .* expected at least 90 %")
 
     def test_too_few_places_are_shared_and_none_is_refused(self):
         client = self.client(self.worker(self.socket("few"), "--max-sequences", "2").address)
@@ -266,6 +329,20 @@ class WorkerTest(ClientCase):
             last = worker.pid
         with self.assertRaises(ProcessLookupError):
             os.kill(last, 0)
+
+    def test_a_worker_ends_with_a_program_that_is_killed(self):
+        code = (f"import sys, time; sys.path[:0] = {[str(package_path.PACKAGE), *sys.path]!r}; from pilotfish import Worker; "
+                f"w = Worker({str(self.draft)!r}, threads=1); print(w.wait_ready(60), w.pid, flush=True); time.sleep(600)")
+        program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, "PILOTFISH_BINARY": str(self.binary)})
+        ready, pid = program.stdout.readline().split()
+        program.kill()
+        program.communicate()
+        self.assertEqual(ready, "True")
+        deadline = time.monotonic() + GENEROUS_S
+        while Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertFalse(Path(f"/proc/{pid}/exe").exists())
 
     def test_pilotfish_worker_is_the_binary_that_the_environment_names(self):
         command = [sys.executable, "-m", "pilotfish.worker", "--help"]

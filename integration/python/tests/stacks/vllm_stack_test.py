@@ -22,7 +22,7 @@ import package_path  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from command_line import Pilotfish  # noqa: E402
-from pilotfish.vllm import plugin  # noqa: E402
+from pilotfish.vllm import Proposer, plugin  # noqa: E402
 from pilotfish.vllm.options import Options  # noqa: E402
 from pilotfish.vllm.row_keys import RowKeys  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
@@ -140,12 +140,21 @@ class VllmTest(unittest.TestCase):
 
     def test_preemption_and_chunked_prompts_change_no_text(self):
         self.ready()
-        tiny = engine({"address": ADDRESS, "wait_ms": 20}, num_gpu_blocks_override=12, max_num_batched_tokens=64)
+        tiny = engine({"address": ADDRESS, "wait_ms": WAIT_S * 1e3}, num_gpu_blocks_override=12, max_num_batched_tokens=64)
         self.engines.append(tiny)
+        scheduler = tiny.llm_engine.engine_core.engine_core.scheduler
+        preempt, preempted = scheduler._preempt_request, []
+        scheduler._preempt_request = lambda request, *others, **more: (
+            preempted.append(request.request_id), preempt(request, *others, **more))[1]
         long = [" ".join(PROMPTS[i:i + 6]) for i in range(0, 10, 2)]
-        expected, _ = texts(self.plain, long)
-        self.run_fast("12 blocks, 64 tokens a step", long, expected=expected, llm=tiny)
-        self.run_fast("the same again, from the prefix cache", long, expected=expected, llm=tiny)
+        sampling = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
+        expected, _ = texts(self.plain, long, sampling)
+        self.run_fast("12 blocks, 64 tokens a step", long, sampling, expected, tiny)
+        print(f"{len(preempted)} preemptions of {len(set(preempted))} requests", file=sys.stderr)
+        self.assertGreater(len(preempted), 0)
+        cached = [o.num_cached_tokens for o in tiny.generate(long[:1] * 2, sampling, use_tqdm=False)]
+        self.assertGreater(max(cached), 0)
+        self.run_fast("the same again, from the prefix cache", long, sampling, expected, tiny)
         proposer(tiny).client.close()
 
     def test_without_a_worker(self):
@@ -182,7 +191,8 @@ class VllmTest(unittest.TestCase):
         self.ready()
         options = proposer(self.fast).options
         self.addCleanup(setattr, options, "lengths", options.lengths)
-        options.lengths = [(2, 4)]
+        self.addCleanup(setattr, options, "measures", True)
+        options.lengths, options.measures = [(2, 4)], False
         figures, _ = self.run_fast("lengths [[2, 4]]")
         self.assertLess(figures["proposed"], 4 * N_NEW * 4)
 
@@ -216,6 +226,8 @@ class PartsTest(unittest.TestCase):
                                   schedule=options.get("schedule")))
             self.assertEqual({rows: made.max_draft_of(rows) for rows in by_rows}, by_rows)
         self.assertEqual(Options(config({"address": "x:1"}, device="cuda")).max_draft_of(64), 4)
+        for options, schedule, measures in (({}, None, True), ({"lengths": [[4, 8]]}, None, False), ({}, [(1, 3, 4)], False)):
+            self.assertEqual(Options(config({"address": "x:1", **options}, schedule=schedule)).measures, measures)
 
     def test_wrong_options_are_named(self):
         for options, says in (({}, "either"), ({"address": "a:1", "worker": {"model": "m"}}, "either"), ({"adress": "a:1"}, "adress"),
@@ -242,6 +254,25 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(keys.ended(runner), [])
         del runner.requests["a"]
         self.assertEqual([keys.ended(runner), keys.ended(runner)], [["a"], []])
+
+
+class ObservationTest(unittest.TestCase):
+    """Which steps the proposer takes the time of."""
+
+    def test_steps_that_read_prompts_are_not_told_to_the_policy(self):
+        proposer = Proposer(config({"address": ADDRESS + "4"}))
+        self.addCleanup(proposer.client.close)
+        proposer.client._sequences.connect(types.SimpleNamespace(n_ids=N_IDS, vocab_size=N_IDS))
+        told = []
+        proposer._policy.observe = lambda length, tokens, seconds: told.append(tokens)
+        for keys, sampled in ((["a"], [[1]]), (["a"], [[1, 2]]),            # counted: 1 row, 2 tokens
+                              (["a"], [[1], []]),                           # another prompt is read
+                              (["a", "b"], [[1], [2]]),                     # and its first token sampled
+                              (["a", "b"], [[1, 2, 3], [2]]),               # counted
+                              (["b"], [[1, 1]]),                            # counted: the other text is over
+                              ([], []), (["b"], [[1]]), (["b"], [[1]])):    # nothing ran between: the last alone is counted
+            proposer._length(proposer.client, keys, sampled)
+        self.assertEqual(told, [[2], [3, 1], [2], [1]])
 
 
 class SpeculatorTest(unittest.TestCase):

@@ -34,12 +34,17 @@ void pf_adaptive_end_proposal(pf_adaptive *adaptive, int32_t *tokens, int32_t n_
     adaptive->n_proposed = n_drawn;
 }
 
+bool pf_adaptive_is_late(const int32_t *chain, const pf_verdict *verdict)
+{
+    return verdict->n_accepted == 0 && verdict->n_tokens > 0 && verdict->tokens[0] == chain[0];
+}
+
 void pf_adaptive_judge(pf_adaptive *adaptive, const int32_t *chain, const pf_verdict *verdict, uint64_t now_ns)
 {
     const int32_t n_drawn = adaptive->n_proposed;
     adaptive->n_proposed = 0;
     if (n_drawn == 0 || verdict->n_accepted > n_drawn) return;
-    if (verdict->n_accepted == 0 && verdict->n_tokens > 0 && verdict->tokens[0] == chain[0]) {
+    if (pf_adaptive_is_late(chain, verdict)) {
         pf_length_observe_late(&adaptive->length, adaptive->margins[0]);
         return;
     }

@@ -35,6 +35,10 @@ bool pf_adaptive_goes_on(pf_adaptive *adaptive, const pf_chooser *chooser, const
 void pf_adaptive_end_proposal(pf_adaptive *adaptive, int32_t *tokens, int32_t n_drawn, int32_t max_draft,
                               pf_proposal *proposal);
 
+/* Whether a verdict on a proposal with this chain, of a token at least, shows that it came too late to be judged, and began as the target
+ * went on. */
+bool pf_adaptive_is_late(const int32_t *chain, const pf_verdict *verdict);
+
 /* Learns from the verdict on the latest proposal, which had this chain. */
 void pf_adaptive_judge(pf_adaptive *adaptive, const int32_t *chain, const pf_verdict *verdict, uint64_t now_ns);
 

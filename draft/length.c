@@ -57,11 +57,15 @@ static double round_ns(const pf_length *l, int32_t k)
 
 /* ---- acceptance ------------------------------------------------------------------------------------------------ */
 
-/* The share that is kept of draft tokens that are judged: lately, with the weight of long ago behind it. */
-static double acceptance(const pf_length *l)
+double pf_length_acceptance(const pf_length *l)
 {
     const double before = (l->before.kept + PRIOR.kept) / (l->before.judged + PRIOR.judged);
     return (l->n_kept + BEFORE * before) / (l->n_judged + BEFORE);
+}
+
+double pf_length_second(const pf_length *l)
+{
+    return (l->before.second + PRIOR.second) / (l->before.judged + PRIOR.judged);
 }
 
 static int32_t stretch_of(float margin)
@@ -87,8 +91,7 @@ static double acceptance_at(const pf_length *l, float margin, double mean)
 static double second_at(const pf_length *l, float margin)
 {
     const pf_length_share *like = &l->by_margin[stretch_of(margin)];
-    const double mean = (l->before.second + PRIOR.second) / (l->before.judged + PRIOR.judged);
-    return leaning(like->second, like->judged, mean);
+    return leaning(like->second, like->judged, pf_length_second(l));
 }
 
 /* ---- what the drafter calls ------------------------------------------------------------------------------------ */
@@ -182,7 +185,7 @@ bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn
 {
     if (n_drawn == 0 || n_drawn >= max_draft) return n_drawn == 0;
     if (l->n_trials < TRIALS) return n_drawn < TRIED[l->n_trials];
-    const double a = acceptance(l), rate = rate_of(l);
+    const double a = pf_length_acceptance(l), rate = rate_of(l);
     double reach = 1.0, gain = 0.0;
     for (int32_t i = 0; i < n_drawn; i++) reach *= acceptance_at(l, margins[i], a);
     const double spent = round_ns(l, n_drawn);
@@ -199,7 +202,7 @@ bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn
 int32_t pf_length_branches(const pf_length *l, const float *margins, int32_t n_drawn, int32_t max_draft, int32_t *at)
 {
     if (l->n_trials < TRIALS) return 0;
-    const double a = acceptance(l), rate = rate_of(l);
+    const double a = pf_length_acceptance(l), rate = rate_of(l);
     double gain[PF_MAX_DRAFT_TOKENS], reach = 1.0;
     for (int32_t i = 0; i < n_drawn; i++) {
         gain[i] = reach * second_at(l, margins[i]);

@@ -80,6 +80,12 @@ typedef struct {
 /* Starts a sequence with the measurements of `before`: its times count as some tens of rounds, and exploration is shorter. */
 void pf_length_begin(pf_length *length, const pf_length *before);
 
+/* The share that is kept of draft tokens that are judged: of this text lately, with the longer average behind it. Below 1. */
+double pf_length_acceptance(const pf_length *length);
+
+/* The share of those that are rejected for their second choice. */
+double pf_length_second(const pf_length *length);
+
 /* The outcome of a proposal. */
 typedef struct {
     int32_t n_drawn;     /* tokens of its chain, 1 .. PF_MAX_DRAFT_TOKENS */

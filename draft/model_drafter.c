@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "draft/adaptive.h"
 #include "draft/choose.h"
+#include "draft/goodput.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
@@ -28,8 +29,16 @@ typedef struct {
     int32_t n_excluded;
     int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
     int32_t n_planned;    /* likewise, as it is now */
+    int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
     pf_proposal proposal; /* in the making */
 } draft_state;
+
+/* Proposals of one engine whose verdicts came in one batch. */
+typedef struct {
+    uint64_t submit; /* that batch: the host's n_submits */
+    int32_t n_rows;  /* that it verified; 0: there is none */
+    uint64_t left_ns, back_ns, told_ns;
+} judged_step;
 
 enum {
     MAX_CHOOSERS = 8, /* each has memory in the size of the vocabulary */
@@ -44,13 +53,16 @@ typedef struct {
     pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many threads */
     int32_t n_choosers;
     pf_length last_length; /* of the adaptive sequence that ended last */
-    draft_state *states;   /* [max_sequences] by slot */
+    pf_goodput goodput;
+    judged_step judged;
+    pf_goodput_sequence *weighed; /* [max_sequences] */
+    draft_state *states;          /* [max_sequences] by slot */
     uint64_t n_opened;
     int32_t *ready; /* [max_sequences] slots that are drafted for */
     int32_t n_ready;
-    uint64_t begun_ns;  /* when the first of them began */
-    bool has_deadlines; /* one of them has */
-    uint64_t pass_ns;   /* of a pass behind a proposal's first, smoothed over those with deadlines */
+    uint64_t begun_ns; /* when the first of them began */
+    bool is_timed;     /* one of them has a deadline, or its length is chosen */
+    uint64_t pass_ns;  /* of a pass behind a proposal's first, smoothed over those that are timed */
     pf_span_batch batch;
     const int32_t *drawing; /* [n_drawing] slots of the rows being drawn from */
     int32_t n_drawing;
@@ -106,6 +118,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     draft_state *state = state_of(host, s);
     state->is_cold = true;
     state->is_stuck = false;
+    state->n_sent = -1;
     state->request = (pf_sampling_request){ .sampling = open->sampling,
                                             .method = open->method,
                                             .max_declared = open->max_declared,
@@ -124,11 +137,41 @@ static void release(pf_host *host, pf_host_sequence *s)
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
+static void count_judged_step(drafter *d)
+{
+    const judged_step *j = &d->judged;
+    if (j->n_rows == 0) return;
+    const uint64_t away_ns = j->back_ns - j->left_ns;
+    const uint64_t verify_ns = j->told_ns > 0 && j->told_ns < away_ns ? j->told_ns : away_ns;
+    pf_goodput_observe_step(&d->goodput, j->n_rows, verify_ns, away_ns - verify_ns);
+    d->judged.n_rows = 0;
+}
+
+/* A verdict on a proposal that the target has verified, alone or with others of its batch. */
+static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
+{
+    draft_state *state = &d->states[s->slot];
+    judged_step *j = &d->judged;
+    const int32_t n_sent = state->n_sent;
+    const bool is_late = n_sent > 0 && pf_adaptive_is_late(s->tokens + s->n_committed, verdict);
+    state->n_sent = -1;
+    if (n_sent < 0 || is_late || verdict->n_accepted > n_sent) return;
+    if (j->submit != d->host.n_submits) {
+        count_judged_step(d);
+        *j = (judged_step){ .submit = d->host.n_submits,
+                            .back_ns = pf_host_now_ns(&d->host),
+                            .told_ns = d->host.told.compute_ns };
+    }
+    j->n_rows += n_sent + 1;
+    if (state->adaptive.left_ns > j->left_ns) j->left_ns = state->adaptive.left_ns;
+}
+
 /* Keep of the cache what the verdict confirms, but never the last token's row. */
 static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
 {
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
+    note_judged(d, s, verdict);
     if (s->is_adaptive) pf_adaptive_judge(&state->adaptive, s->tokens + s->n_committed, verdict, pf_host_now_ns(host));
     state->is_cold = false;
     const int32_t n_before = s->n_committed, last = n_before + verdict->n_tokens - 1;
@@ -253,11 +296,11 @@ static void draw_tokens(void *user, const int32_t *slots, int32_t n, pf_status s
 }
 
 /* One more token for every sequence that is below its plan, in as few passes as the limits allow.
- * Returns whether there was one. */
-static bool draft_step(drafter *d)
+ * Returns for how many. */
+static int32_t draft_step(drafter *d)
 {
     const pf_span_pass pass = { .run = run_pass, .use = draw_tokens, .user = d };
-    bool any = false;
+    int32_t n_drawn_for = 0;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const int32_t slot = d->ready[i];
         const pf_host_sequence *s = &d->host.sequences[slot];
@@ -266,7 +309,7 @@ static bool draft_step(drafter *d)
             d->states[slot].n_planned = s->n_drafted;
             continue;
         }
-        any = true;
+        n_drawn_for++;
         const int32_t held = cached(&d->host, s);
         const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, slot),
                                .tokens = s->tokens + held,
@@ -277,7 +320,7 @@ static bool draft_step(drafter *d)
         (void)pf_span_batch_add(&d->batch, &d->backend.limits, &span, slot);
     }
     pf_span_batch_run(&d->batch, &pass);
-    return any;
+    return n_drawn_for;
 }
 
 static bool add(pf_host *host, pf_host_sequence *s)
@@ -285,7 +328,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
     if (d->n_ready == 0) d->begun_ns = pf_host_now_ns(host);
-    d->has_deadlines = (d->n_ready > 0 && d->has_deadlines) || s->propose_by_ns != UINT64_MAX;
+    d->is_timed = (d->n_ready > 0 && d->is_timed) || s->propose_by_ns != UINT64_MAX || s->is_adaptive;
     pf_host_begin_proposal(host, s, &state->proposal);
     state->n_planned = state->n_room = plan(host, s);
     d->ready[d->n_ready++] = s->slot;
@@ -306,19 +349,46 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
         drafter_of(host)->pass_ns -= drafter_of(host)->pass_ns / 8; /* a pass that took long must not end all others */
     }
     state->is_stuck = false;
+    state->n_sent = proposal->n_tokens;
     state->adaptive.left_ns = pf_host_now_ns(host);
     state->adaptive.drafted_ns = state->adaptive.left_ns - drafter_of(host)->begun_ns;
 }
 
-/* A pass has ended, which began at before_ns where it is not a proposal's first (0). When it ended. */
-static uint64_t time_pass(drafter *d, uint64_t before_ns)
+/* A pass of n_rows has ended, which began at before_ns where it is not a proposal's first (0). When it ended. */
+static uint64_t time_pass(drafter *d, uint64_t before_ns, int32_t n_rows)
 {
     const uint64_t now_ns = pf_host_now_ns(&d->host);
     if (before_ns > 0) {
         const uint64_t took_ns = now_ns - before_ns;
         d->pass_ns = d->pass_ns == 0 ? took_ns : (3 * d->pass_ns + took_ns) / 4;
+        pf_goodput_observe_pass(&d->goodput, n_rows, took_ns);
     }
     return now_ns;
+}
+
+/* What is planned is judged for the whole step. Of one sequence alone draft/length.h decides token by token, where any is drawn. */
+static void limit_lengths(drafter *d)
+{
+    count_judged_step(d);
+    int32_t n_adaptive = 0, most = 0;
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        const int32_t slot = d->ready[i];
+        const pf_adaptive *adaptive = &d->states[slot].adaptive;
+        d->weighed[i] = (pf_goodput_sequence){ .acceptance = pf_length_acceptance(&adaptive->length),
+                                               .second = adaptive->branches ? pf_length_second(&adaptive->length) : 0.0,
+                                               .room = d->states[slot].n_planned };
+        n_adaptive += d->host.sequences[slot].is_adaptive;
+        if (d->states[slot].n_planned > most) most = d->states[slot].n_planned;
+    }
+    if (n_adaptive == 0) return;
+    const int32_t limit = pf_goodput_choose(&d->goodput, d->weighed, d->n_ready, most, pf_host_now_ns(&d->host));
+    if (d->n_ready == 1 && limit > 0) return;
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        draft_state *state = &d->states[d->ready[i]];
+        if (!d->host.sequences[d->ready[i]].is_adaptive) continue;
+        state->n_planned = pf_min(state->n_planned, limit);
+        if (limit > 0) state->n_room = state->n_planned; /* second choices are rows, too */
+    }
 }
 
 /* Proposals for all that are ready, drafted together. None when it is time to stop: a proposal cut
@@ -328,9 +398,10 @@ static void run(pf_host *host)
     drafter *d = drafter_of(host);
     bool is_over = false;
     uint64_t before_ns = 0;
-    while (!is_over && draft_step(d)) {
+    if (d->n_ready > 0) limit_lengths(d);
+    for (int32_t n_rows; !is_over && (n_rows = draft_step(d)) > 0;) {
         is_over = pf_stop_is_due(&d->host.config.stop);
-        if (d->has_deadlines) before_ns = time_pass(d, before_ns);
+        if (d->is_timed) before_ns = time_pass(d, before_ns, n_rows);
     }
     for (int32_t i = 0; !is_over && i < d->n_ready; i++) end_proposal(host, &host->sequences[d->ready[i]]);
     d->n_ready = 0;
@@ -348,6 +419,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
     for (int32_t i = 0; i < d->n_choosers; i++) d->choosers[i] = pf_chooser_create(d->backend.kernels, n_vocab, arena);
     d->states = pf_arena_take(arena, n, sizeof *d->states);
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);
+    d->weighed = pf_arena_take(arena, n, sizeof *d->weighed);
     pf_span_batch_lay_out(&d->batch, host->config.max_sequences, arena);
     pf_sequence_cache_lay_out(&d->cache, arena);
 }

@@ -157,6 +157,8 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     pf_host *host = host_of(peer);
     pf_answer_begin(&host->answer);
+    host->told = batch->timing;
+    host->n_submits++;
     for (int32_t i = 0; i < batch->n_closes; i++) take_close(host, &batch->closes[i]);
     for (int32_t i = 0; i < batch->n_opens; i++) take_open(host, &batch->opens[i]);
     if (host->role->take_proposal)

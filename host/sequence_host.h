@@ -136,6 +136,8 @@ struct pf_host {
     pf_answer answer;
     pf_arena arena;
     pf_host_sequence *sequences; /* [max_sequences] by slot */
+    pf_timing told;              /* of the latest batch: what its sender measured of its own step */
+    uint64_t n_submits;          /* batches that have been taken */
     int32_t next_prompt;         /* the slot of the next prompt */
     bool prompts_are_due;        /* the last collect answered and read no prompt */
 };

@@ -90,28 +90,102 @@ static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
     close_bench(&b);
 }
 
-/* Proposals of which nothing is kept: what that has taught is there when the next sequence begins, which tries two lengths
+/* Proposals of which the first token is kept: what that has taught is there when the next sequence begins, which tries two lengths
  * and not four. */
 static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
 {
     (void)state;
     uint64_t clock_ns = 1;
     bench b = open_timed_bench(&clock_ns);
-    const int32_t expected[] = { 3, 2, 1, 1 };
+    const int32_t expected[] = { 3, 2, 2 };
     for (uint64_t sequence = 1; sequence <= 2; sequence++) {
         pf_open open = adaptive_open(sequence);
         int32_t base = N_PROMPT + 1;
         const pf_proposal *p = begin_drafting(&b, open, 77);
-        for (uint64_t round = 1; round <= 20; round++, base++) {
+        for (uint64_t round = 1; round <= 20; round++, base += 2) {
             if (sequence == 2 && round <= PF_COUNT(expected)) assert_int_equal(p->n_tokens, expected[round - 1]);
-            const int32_t other = (p->tokens[0] + 1) % V;
-            clock_ns += MS / 10;
-            pf_verdict verdict = verdict_of(sequence, round, base, &other, 1);
+            const int32_t kept[] = { p->tokens[0], (p->tokens[1] + 1) % V };
+            clock_ns += MS;
+            pf_verdict verdict = verdict_of(sequence, round, base, kept, 2);
+            verdict.n_accepted = 1;
             p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
         }
         end_drafting(&b, sequence);
     }
     close_bench(&b);
+}
+
+/* ---- a step of many sequences ----------------------------------------------------------------------------------- */
+
+enum { MOST_SEQUENCES = 16, STEPS_TAKEN = 24, STEPS_COUNTED = 12 };
+
+/* A verification by the simulated clock: verify_ns, and row_ns for each row. Draft tokens are kept with a share of 7 in 10. Returns the mean
+ * number of tokens that the last steps propose for each of n sequences. */
+static double propose_for(int32_t n, uint64_t verify_ns, uint64_t row_ns, bool is_told)
+{
+    uint64_t clock_ns = 1, rng = 7;
+    bench b = open_bench((pf_context_config){ .max_sequences = MOST_SEQUENCES },
+                         (pf_model_drafter_config){ .max_sequences = MOST_SEQUENCES,
+                                                    .max_draft = 8,
+                                                    .seed = 1,
+                                                    .simulate_token_ns = 100 * 1000,
+                                                    .stop = { .clock_ns = &clock_ns } });
+    pf_open opens[MOST_SEQUENCES];
+    pf_verdict verdicts[MOST_SEQUENCES];
+    int32_t text[MOST_SEQUENCES][9], n_proposed = 0;
+    for (int32_t i = 0; i < n; i++) {
+        opens[i] = adaptive_open((uint64_t)i + 1);
+        text[i][0] = i;
+        verdicts[i] = verdict_of((uint64_t)i + 1, 0, N_PROMPT, text[i], 1);
+    }
+    pf_batch batch = { .opens = opens, .n_opens = n, .verdicts = verdicts, .n_verdicts = n };
+    for (int32_t step = 0; step < STEPS_TAKEN; step++) {
+        const pf_batch *answer = ask(&b, batch);
+        assert_int_equal(answer->n_proposals, n);
+        int32_t n_rows = n;
+        for (int32_t i = 0; i < n; i++) {
+            const pf_proposal *p = &answer->proposals[i];
+            int32_t kept = 0;
+            while (kept < p->n_tokens && below(&rng, 10) < 7) kept++;
+            if (kept > 0) memcpy(text[i], p->tokens, (size_t)kept * sizeof(int32_t));
+            text[i][kept] = kept < p->n_tokens ? (p->tokens[kept] + 1) % V : i;
+            verdicts[i] = verdict_of(p->sequence, p->round, p->base, text[i], kept + 1);
+            verdicts[i].n_accepted = kept;
+            n_rows += p->n_tokens;
+        }
+        if (step >= STEPS_TAKEN - STEPS_COUNTED) n_proposed += n_rows - n;
+        const uint64_t ns = verify_ns + (uint64_t)n_rows * row_ns;
+        clock_ns += is_told ? 3 * ns : ns; /* the engine does other things, too */
+        batch = (pf_batch){ .verdicts = verdicts, .n_verdicts = n, .timing = { .compute_ns = is_told ? ns : 0 } };
+    }
+    close_bench(&b);
+    return (double)n_proposed / (n * STEPS_COUNTED);
+}
+
+static void proposals_become_shorter_as_the_batch_grows(void **state)
+{
+    (void)state;
+    const double one = propose_for(1, MS, MS / 5, false), four = propose_for(4, MS, MS / 5, false),
+                 many = propose_for(MOST_SEQUENCES, MS, MS / 5, false);
+    if (!(one > four && four > many && many < 2.0)) fail_msg("%.2f, %.2f, %.2f tokens", one, four, many);
+}
+
+static void a_target_that_is_faster_than_the_draft_gets_empty_proposals(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= 4; n *= 4) {
+        const double proposed = propose_for(n, MS / 20, MS / 200, false);
+        if (proposed > 0.2) fail_msg("%d sequences: %.2f tokens", n, proposed);
+    }
+    assert_true(propose_for(4, 2 * MS, MS / 200, false) > 3.0);
+}
+
+/* Three times the verification passes between a proposal and its verdict; with what is reported two thirds are no rows. */
+static void the_time_that_the_engine_reports_is_what_rows_cost(void **state)
+{
+    (void)state;
+    const double told = propose_for(8, MS, MS / 10, true), untold = propose_for(8, 3 * MS, 3 * MS / 10, false);
+    if (!(told > untold)) fail_msg("%.2f tokens where it is reported, %.2f where it is not", told, untold);
 }
 
 /* Of the lengths that are tried first it goes on with those that it has not tried. */
@@ -400,6 +474,9 @@ int main(void)
         cmocka_unit_test(a_short_verdict_is_not_read_past_its_end),
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
+        cmocka_unit_test(proposals_become_shorter_as_the_batch_grows),
+        cmocka_unit_test(a_target_that_is_faster_than_the_draft_gets_empty_proposals),
+        cmocka_unit_test(the_time_that_the_engine_reports_is_what_rows_cost),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(second_choices_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(proposals_follow_the_measured_rounds),

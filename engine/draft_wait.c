@@ -44,6 +44,11 @@ static bool pays(const pf_draft_wait *p)
     return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 
+uint64_t pf_draft_wait_limit_ns(const pf_draft_wait *p, uint64_t now_ns)
+{
+    return p->verify_ns > 0 && pays(p) && (p->keeps_up || now_ns >= p->probe_ns) ? limit_ns(p) : 0;
+}
+
 /* The next probe comes once waited_ns is 1 / PF_DRAFT_WAIT_SHARE of the time. */
 static void put_off_probe(pf_draft_wait *p, uint64_t now_ns, uint64_t waited_ns)
 {

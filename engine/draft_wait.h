@@ -50,6 +50,10 @@ typedef struct {
 
 void pf_draft_wait_init(pf_draft_wait *draft_wait);
 
+/* How long a proposal that is asked for now is waited for: later it is of no use for its round. 0: it is not, or no verification has been
+ * measured. */
+uint64_t pf_draft_wait_limit_ns(const pf_draft_wait *draft_wait, uint64_t now_ns);
+
 /* The request for `round`'s proposal (the verdict of the round before) leaves now. Returns how long to wait for it:
  * the limit, or 0: take what has arrived and decode plainly otherwise. */
 uint64_t pf_draft_wait_asked(pf_draft_wait *draft_wait, uint64_t round, uint64_t now_ns);

@@ -61,6 +61,7 @@ typedef struct {
     int32_t last_base;          /* committed length before the last verdict */
     int32_t last_accepted;
     uint64_t asked_ns;                         /* when the last batch left */
+    uint64_t verified_ns;                      /* what the last verification took; 0: none behind the prompt yet */
     uint64_t away_ns;                          /* how long a far verifier has been away since it last said something */
     bool drafter_refused;                      /* it will not serve this sequence */
     int32_t n_as_drafter;                      /* of session->as_drafter */

@@ -101,6 +101,15 @@ void pf_run_announce(pf_run *r)
     if (submit(r, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
 }
 
+/* For a proposal to be there in time it is to leave a far drafter before the wait is over; the rest of it is for the way. A proposal that is
+ * not waited for is of use when it comes. */
+static uint32_t propose_within_us(const pf_session *s)
+{
+    if (!s->options.drafter->is_far) return 0;
+    const uint64_t limit_us = pf_draft_wait_limit_ns(&s->draft_wait, pf_session_now_ns(s)) / 1000;
+    return (uint32_t)(limit_us < UINT32_MAX ? limit_us - limit_us / 8 : UINT32_MAX);
+}
+
 /* Sends the last verdict to the drafter; one that does not know the sequence gets all committed tokens before it. */
 static pf_status send_verdict(pf_run *r, uint64_t *round)
 {
@@ -110,12 +119,14 @@ static pf_status send_verdict(pf_run *r, uint64_t *round)
         .tokens = read_as_drafter(r) + r->last_base,
         .n_tokens = s->n_committed - r->last_base,
         .n_accepted = r->last_accepted,
+        .propose_within_us = propose_within_us(s),
     };
-    pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
+    pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1, .timing.compute_ns = r->verified_ns };
     if (pf_stream_owner_due(s->to_drafter, r->sequence)) {
         PF_TRY(make_open(r, &open));
         batch.opens = &open;
         batch.n_opens = 1;
+        verdict.propose_within_us = 0; /* it has a prompt to read: its proposal may come late, and is of use then */
     }
     PF_TRY(pf_stream_owner_commit(s->to_drafter, r->sequence, verdict.n_tokens, &verdict));
     *round = verdict.round + 1;

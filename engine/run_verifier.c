@@ -185,6 +185,7 @@ pf_status pf_run_decide(pf_run *r, const pf_proposal **proposal, const pf_verdic
         return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
     const uint64_t begin_ns = r->asked_ns;
     PF_TRY(pf_run_await_verdict(r, proposal, verdict));
-    pf_draft_wait_verified(&s->draft_wait, pf_session_now_ns(s) - begin_ns, *proposal != NULL, (*verdict)->n_tokens);
+    r->verified_ns = pf_session_now_ns(s) - begin_ns;
+    pf_draft_wait_verified(&s->draft_wait, r->verified_ns, *proposal != NULL, (*verdict)->n_tokens);
     return PF_OK;
 }

@@ -38,6 +38,10 @@ static pf_status late_submit(pf_peer *peer, const pf_batch *batch)
     const uint64_t asked_ns = pf_clock_now_ns(l->clock_ns);
     pf_error error;
     const pf_batch *answer;
+    if (batch->n_verdicts > 0) {
+        l->told = batch->timing;
+        l->within_us = batch->verdicts[0].propose_within_us;
+    }
     PF_TRY(pf_peer_submit(l->inner, batch));
     while (pf_peer_collect(l->inner, 0, &answer, &error) == PF_OK) keep(l, answer, asked_ns);
     return PF_OK;

@@ -30,6 +30,8 @@ typedef struct {
     late_answer answers[LATE_ANSWERS];
     int32_t first, n;
     uint64_t longest_wait_ns; /* that a collect was told */
+    pf_timing told;           /* by the last batch with a verdict, and ... */
+    uint32_t within_us;       /* ... likewise: propose_within_us of its verdict */
     pf_batch batch;
 } late_peer;
 

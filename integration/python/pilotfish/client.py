@@ -83,9 +83,9 @@ class _Core:
 
     # ---- a step ----
 
-    def _begin(self, rows: Sequence[Row]) -> Asked:
+    def _begin(self, rows: Sequence[Row], wait_s: float) -> Asked:
         """Called with the lock held."""
-        asked, batch = self._sequences.begin(rows, time.monotonic())
+        asked, batch = self._sequences.begin(rows, time.monotonic(), wait_s)
         if batch is not None:
             self._link.send(batch)
         return asked
@@ -171,9 +171,10 @@ class DraftClient(_Core):
         """The proposals for the rows, in their order; `wait_s` replaces the client's for this step."""
         try:
             began = time.monotonic()
-            deadline = began + (self.wait_s if wait_s is None else wait_s)
+            wait_s = self.wait_s if wait_s is None else wait_s
+            deadline = began + wait_s
             with self._change:
-                asked = self._begin(rows)
+                asked = self._begin(rows, wait_s)
                 while not asked.is_answered():
                     left = deadline - time.monotonic()
                     if left <= 0 or not self._change.wait(left):
@@ -202,9 +203,10 @@ class AsyncDraftClient(_Core):
         """The proposals for the rows, in their order; `wait_s` replaces the client's for this step."""
         try:
             began = time.monotonic()
+            wait_s = self.wait_s if wait_s is None else wait_s
             with self._change:
-                asked = self._begin(rows)
-            await self._wait(asked.is_answered, began + (self.wait_s if wait_s is None else wait_s))
+                asked = self._begin(rows, wait_s)
+            await self._wait(asked.is_answered, began + wait_s)
             with self._change:
                 return self._end(asked, began)
         except Exception as error:

@@ -26,6 +26,7 @@ REFUSED_S = 1.0                    # a sequence that was refused for want of roo
 REOPEN_S = (0.0, 0.05, 0.2, 1.0)   # the wait before a sequence is opened again, by how often it was lost in a row
 LONG_PROMPT_TOKENS = 256           # a step does not wait for a worker that has to read more than this
 MAX_UNANSWERED_BATCHES = 64
+MAX_UINT32 = 2**32 - 1
 MAX_BATCH_TOKENS = 700_000         # of the prompts in a batch: below the 4 MiB that servers take
 SWEEP_STEPS = 16                   # idle sequences are looked for once in so many steps
 
@@ -97,6 +98,7 @@ class Sequences:
         self._stalled_since: Optional[float] = None  # a step heard nothing from the worker in its wait
         self._closes: list[int] = []                 # to be sent with the next batch
         self._n_unanswered = 0                       # batches since the last message
+        self._within_us = 0                          # that a proposal of this step has
         self.problems: list[str] = []                # sentences for the log; the caller empties it
         self.figures: dict[str, int] = dict.fromkeys((
             "steps", "rows", "asked", "proposed", "accepted", "empty", "late", "late_used", "opens", "evicted", "refusals",
@@ -133,8 +135,10 @@ class Sequences:
 
     # ---- a step ----
 
-    def begin(self, rows: Sequence[Row], now: float) -> tuple[Asked, Any]:
-        """Begins a step: what is to be waited for, and the Batch to send, None where there is nothing to say."""
+    def begin(self, rows: Sequence[Row], now: float, wait_s: float = 0.0) -> tuple[Asked, Any]:
+        """Begins a step: what is to be waited for, and the Batch to send, None where there is nothing to say. The caller waits
+        `wait_s` at most: of that an eighth is for the way, and the worker proposes within the rest; 0: it takes its time."""
+        self._within_us = min(int(wait_s * 875_000), MAX_UINT32)
         asked = Asked(rows, self._n_heard)
         self._step += 1
         self.figures["steps"] += 1
@@ -222,6 +226,8 @@ class Sequences:
         s.round += 1
         s.asked_at = now
         s.waited_for = n_prompt <= LONG_PROMPT_TOKENS and not self._remainder(row, s).tokens
+        if s.waited_for and n_prompt == 0:   # a prompt is read however long that takes: its proposal is of use later
+            verdict.propose_within_us = self._within_us
         asked.waiting.append(s)
         self.figures["asked"] += 1
         return n_prompt

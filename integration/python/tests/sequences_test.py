@@ -64,6 +64,19 @@ class SequencesTest(unittest.TestCase):
         self.assertEqual((verdict.base_length, verdict.n_accepted, len(verdict.tokens)), (len(PROMPT), 2, 3))
         self.assertEqual(len(batch.opens), 0)
 
+    def test_a_verdict_bounds_the_time_of_a_proposal_that_is_waited_for(self):
+        rig = Rig()
+        _, batch = rig.sequences.begin([Row("a", PROMPT)], rig.now, 0.02)
+        self.assertEqual(batch.verdicts[0].propose_within_us, 0)    # its prompt is read first
+        rig.receive(rig.script.answer(batch))
+        tokens = PROMPT + [7]
+        for wait_s, within_us in ((0.02, 17_500), (0.0, 0), (1e9, 2**32 - 1)):
+            asked, batch = rig.sequences.begin([Row("a", list(tokens))], rig.now, wait_s)
+            self.assertEqual(batch.verdicts[0].propose_within_us, within_us)
+            rig.receive(rig.script.answer(batch))
+            rig.end(asked)
+            tokens.append((chain(tokens, 1)[0] + 1) % N_IDS)        # nothing is left of the proposal
+
     def test_answers_with_other_fences_are_dropped(self):
         rig = Rig()
         rig.step(("a", PROMPT))

@@ -526,6 +526,23 @@ static void the_rest_of_a_late_proposal_is_proposed(void **state)
     if (s->accepted < 30) fail_msg("%d tokens accepted; expected 30 at least", (int)s->accepted);
 }
 
+/* Four verifications are what it is waited for, of which an eighth is for the way. One that is not waited for may take its time. */
+static void a_far_drafter_is_told_how_long_a_verification_takes_and_when_a_proposal_is_of_no_use(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    request.draft_len = 1;
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS, p->clock_ns),
+              drafter = late_peer_of(p->drafter, 0, p->clock_ns);
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_in_range(drafter.told.compute_ns, 40 * MS, 50 * MS);
+    assert_in_range(drafter.within_us, 4 * 40 * 1000 * 7 / 8, 4 * 50 * 1000 * 7 / 8);
+    drafter.delay_ns = 130 * MS; /* does not pay */
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_int_equal(drafter.within_us, 0);
+}
+
 /* Not for as long as it has draft_wait, which is 160 ms here and seconds with a slow target. */
 static void a_cancelled_request_does_not_wait_for_a_far_drafter(void **state)
 {
@@ -1081,6 +1098,7 @@ int main(void)
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
         cmocka_unit_test(the_rest_of_a_late_proposal_is_proposed),
+        cmocka_unit_test(a_far_drafter_is_told_how_long_a_verification_takes_and_when_a_proposal_is_of_no_use),
         cmocka_unit_test(a_cancelled_request_does_not_wait_for_a_far_drafter),
         cmocka_unit_test(an_empty_proposal_is_a_round_without_one),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),

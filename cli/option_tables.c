@@ -161,7 +161,7 @@ GROUP(pf_options_head, "Of the head", head_rows);
 
 static const struct pf_option_row context_rows[] = {
     ROW(0, "context", "N", "tokens that a sequence may have (the model's, at most 8192)", KIND_INT,
-        .of = PF_OPTION_OF_ENGINE, .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
+        .of = PF_OPTION_OF_CONTEXT, .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
 };
 GROUP(pf_options_context, "Context", context_rows);
 
@@ -189,6 +189,12 @@ static const struct pf_option_row service_rows[] = {
         .offset = AT(prefix_cache_off), .choices = prefix_cache_choices),
 };
 GROUP(pf_options_service, "Service", service_rows);
+
+static const struct pf_option_row worker_drafter_rows[] = {
+    ROW(0, "drafter", "NAME", "model; ngram: looks up the text itself, without -m, for any target (model)", KIND_CHOICE,
+        .offset = AT(drafter), .choices = drafter_choices),
+};
+GROUP(pf_options_worker_drafter, "Drafter", worker_drafter_rows);
 
 static const struct pf_option_row verifier_backend_rows[] = {
     ROW(0, "backend", "NAME", "where the target runs: cpu; cuda is refused, this build has none (cpu)", KIND_CHOICE,

@@ -35,6 +35,7 @@ typedef enum {
     PF_OPTION_OF_DRAFT,   /* -d */
     PF_OPTION_OF_DRAFTER, /* -d or --draft-worker */
     PF_OPTION_OF_ENGINE,  /* -m or -d */
+    PF_OPTION_OF_CONTEXT, /* the same, or a drafter without a model that is served */
     PF_OPTION_OF_TEAM,    /* the same, or of a command that has no peers, itself */
 } pf_option_of;
 

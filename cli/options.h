@@ -139,6 +139,7 @@ extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
+extern const pf_option_group pf_options_worker_drafter;   /* --drafter */
 extern const pf_option_group pf_options_verifier_backend; /* --backend */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */

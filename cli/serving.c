@@ -21,35 +21,66 @@ static void on_log(void *user, const char *line)
     pf_out_say("pilotfish: %s", line);
 }
 
-int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)
+/* What both kinds of service are told. */
+static pf_serve_options plan_service(const pf_options *options, pf_role role, pf_out *out)
 {
-    if (!options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
-    if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
+    return (pf_serve_options){ .size = sizeof(pf_serve_options),
+                               .role = role,
+                               .address = options->listen,
+                               .ready = on_ready,
+                               .log = on_log,
+                               .user = out,
+                               .stop = pf_interrupt_flag(),
+                               .no_prefix_cache = options->prefix_cache_off != 0 };
+}
 
-    pf_error error = { 0 };
+static pf_status serve_model(const pf_options *options, pf_role role, pf_out *out, pf_error *error)
+{
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
-    pf_status status = pf_setup_open_engine(options, n_sequences, &engine, &error);
+    pf_status status = pf_setup_open_engine(options, n_sequences, &engine, error);
     if (status == PF_OK) {
-        pf_serve_options serve = {
-            .size = sizeof serve,
-            .role = role,
-            .address = options->listen,
-            .ready = on_ready,
-            .log = on_log,
-            .user = out,
-        };
+        pf_serve_options serve = plan_service(options, role, out);
         pf_role_options playing;
-        status = pf_setup_plan_role(options, engine, role, &playing, &error);
+        status = pf_setup_plan_role(options, engine, role, &playing, error);
         if (status == PF_OK) {
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
-            serve.no_prefix_cache = options->prefix_cache_off != 0;
-            serve.stop = playing.stop;
+            status = pf_engine_serve(engine, &serve, error);
         }
-        if (status == PF_OK) status = pf_engine_serve(engine, &serve, &error);
     }
     pf_engine_close(engine);
+    return status;
+}
+
+static pf_status serve_ngram_drafter(const pf_options *options, pf_out *out, pf_error *error)
+{
+    pf_serve_options serve = plan_service(options, PF_ROLE_NGRAM_DRAFTER, out);
+    serve.max_sequences = options->max_sequences;
+    serve.max_context = options->context;
+    pf_setup_warn_of_idle_options(options);
+    return pf_engine_serve(NULL, &serve, error);
+}
+
+/* PF_EXIT_DONE, or as pf_options_misuse. */
+static int check_options(const pf_command *command, const pf_options *options)
+{
+    const bool is_ngram = options->drafter == PF_DRAFTER_NGRAM;
+    if (is_ngram && options->model) return pf_options_misuse(command, "two drafters: --drafter ngram takes no -m");
+    if (is_ngram && options->simulate_token_ns > 0)
+        return pf_options_misuse(command, "--simulate-token-ms needs -m DRAFT");
+    if (!is_ngram && !options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
+    if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
+    return PF_EXIT_DONE;
+}
+
+int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)
+{
+    const int usage = check_options(command, options);
+    if (usage != PF_EXIT_DONE) return usage;
+    pf_error error = { 0 };
+    const pf_status status = options->drafter == PF_DRAFTER_NGRAM ? serve_ngram_drafter(options, out, &error)
+                                                                  : serve_model(options, role, out, &error);
     if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }

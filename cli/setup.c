@@ -158,6 +158,8 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFT: return o->draft ? NULL : "-d DRAFT";
     case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
+    case PF_OPTION_OF_CONTEXT:
+        return o->model || o->draft || (o->listen && o->drafter == PF_DRAFTER_NGRAM) ? NULL : "-m MODEL";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;

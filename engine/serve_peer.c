@@ -4,9 +4,13 @@
 #include <sys/random.h>
 
 #include "base/team.h"
+#include "base/topology.h"
 #include "draft/model_drafter.h"
+#include "draft/ngram_drafter.h"
+#include "engine/engine.h"
 #include "engine/roles.h"
 #include "engine/versioned.h"
+#include "host/sequence_host.h"
 #include "rpc/server/server.h"
 #include "verify/model_verifier.h"
 
@@ -20,9 +24,26 @@ static pf_status draw_secret(uint64_t *out, pf_error *error)
     return PF_OK;
 }
 
+/* It reads ids, and knows no text of them. */
+static pf_status make_ngram_drafter(const pf_serve_options *options, pf_peer **out, pf_error *error)
+{
+    enum { SEQUENCES = PF_MAX_BATCH_SEQUENCES, CONTEXT = 32768 };
+    const pf_model_info texts = {
+        .protocol_version = PF_PROTOCOL_VERSION,
+        .vocab_size = INT32_MAX,
+        .any_vocabulary = true,
+        .max_context = options->max_context > 0 ? options->max_context : CONTEXT,
+        .methods = PF_ANSWER_METHODS,
+    };
+    return pf_ngram_drafter_create(&texts, options->max_sequences > 0 ? options->max_sequences : SEQUENCES,
+                                   PF_DEFAULT_MAX_DRAFT, out, error);
+}
+
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
+    if (options->role == PF_ROLE_NGRAM_DRAFTER) return make_ngram_drafter(options, out, error);
+    if (!engine) return pf_fail(error, PF_INVALID, "there is no engine, expected one for a model's role");
     PF_TRY(draw_secret(&served.seed, error));
     const pf_role_options playing = { .size = sizeof playing,
                                       .simulate_ns = options->simulate_ns,
@@ -39,12 +60,19 @@ static void log_counts(const pf_serve_options *options, const pf_peer *peer)
     char line[256];
     const pf_sequence_cache_counts c =
         options->role == PF_ROLE_DRAFTER ? pf_model_drafter_counts(peer) : pf_model_verifier_counts(peer);
-    if (!options->log || c.n_opened == 0) return;
+    if (c.n_opened == 0) return;
     snprintf(line, sizeof line,
              "prefix cache: %" PRIu64 " of %" PRIu64 " sequences began with %" PRIu64 " of %" PRIu64
              " prompt tokens in it; passes computed %" PRIu64 " rows",
              c.n_reusing, c.n_opened, c.n_reused, c.n_tokens, c.n_rows);
     options->log(options->user, line);
+}
+
+/* 0: unknown. */
+static size_t memory_beside(const pf_peer *peer)
+{
+    const size_t machine = pf_topology_memory_bytes(), held = pf_host_reserved_bytes(peer);
+    return machine > held ? machine - held : machine / 2;
 }
 
 typedef struct {
@@ -69,9 +97,9 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *given, pf_e
     PF_TRY(make_role(engine, options, &peer, error));
     const pf_server_config config = {
         .address = options->address,
-        .drafter = options->role == PF_ROLE_DRAFTER ? peer : NULL,
+        .drafter = options->role != PF_ROLE_VERIFIER ? peer : NULL,
         .verifier = options->role == PF_ROLE_VERIFIER ? peer : NULL,
-        .memory_bytes = pf_engine_memory_left(engine),
+        .memory_bytes = engine ? pf_engine_memory_left(engine) : memory_beside(peer),
         .log = options->log,
         .log_user = options->user,
     };
@@ -82,8 +110,8 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *given, pf_e
     if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
         status = pf_server_run(server, options->stop, error);
     pf_server_destroy(server);
-    log_counts(options, peer);
+    if (options->log && engine) log_counts(options, peer);
     pf_peer_destroy(peer);
-    pf_engine_give_role_back(engine);
+    if (engine) pf_engine_give_role_back(engine);
     return status;
 }

@@ -97,7 +97,7 @@ pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_m
 {
     *warning = (pf_error){ 0 };
     pf_vocab_match match = { .first_different = -1 };
-    if (!have_one_fingerprint(drafter, verifier)) {
+    if (!drafter->any_vocabulary && !have_one_fingerprint(drafter, verifier)) {
         if (is_zero(drafter->vocab_fingerprint) || is_zero(verifier->vocab_fingerprint) ||
             pf_vocab_compare(drafter, verifier, &match) != PF_OK)
             return refuse_unknown(drafter, verifier, error);

@@ -216,7 +216,8 @@ PF_MUST_USE pf_status pf_connect_verifier(const char *address, const pf_connect_
 /* PF_INVALID: not an address, or port 0 where nothing is to listen. */
 PF_MUST_USE pf_status pf_check_address(const char *address, bool listens, pf_error *error);
 
-typedef enum { PF_ROLE_DRAFTER = 0, PF_ROLE_VERIFIER = 1 } pf_role;
+/* PF_ROLE_NGRAM_DRAFTER: a drafter without a model, as pf_ngram_drafter_for, for texts of every vocabulary. */
+typedef enum { PF_ROLE_DRAFTER = 0, PF_ROLE_VERIFIER = 1, PF_ROLE_NGRAM_DRAFTER = 2 } pf_role;
 
 typedef struct {
     size_t size;
@@ -228,10 +229,12 @@ typedef struct {
     bool (*ready)(void *user, const char *address); /* connections are accepted there; return false to end */
     void (*log)(void *user, const char *line);      /* one event; from any thread */
     void *user;
-    bool no_prefix_cache; /* as in pf_role_options */
+    bool no_prefix_cache;               /* as in pf_role_options */
+    int32_t max_sequences, max_context; /* of PF_ROLE_NGRAM_DRAFTER: as in pf_engine_options; 0: 256, and 32768 */
 } pf_serve_options;
 
-/* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back.
+/* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back. engine is
+ * NULL for PF_ROLE_NGRAM_DRAFTER alone.
  * PF_UNAVAILABLE: the address cannot be listened on.  PF_INVALID: not an address, or as pf_engine_verifier.  PF_LIMIT: too
  * little memory for messages.  PF_INTERNAL: no random bytes.  Besides, what the role fails with as a whole. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);

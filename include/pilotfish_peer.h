@@ -239,6 +239,7 @@ typedef struct {
     bool names_ends;   /* `ends` is stated */
     int32_t n_ends;
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */
+    bool any_vocabulary; /* of a drafter that proposes tokens of the text itself: it fits every vocabulary */
 } pf_model_info;
 
 /* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */

@@ -175,6 +175,23 @@ class Lossless(Case):
         self.assertEqual(self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", "--drafter", "ngram")["tokens"],
                          repeated["tokens"])
 
+    def test_a_worker_without_a_model_serves_targets_of_every_vocabulary(self):
+        other = tiny_llama.make(self.root / "other-ids", seed=4, vocab_size=tiny_llama.VOCAB_SIZE + 200, context=2048)
+        repetitive = ["--tokens", ",".join(map(str, [0, *[70, 71, 72, 73, 74] * 8])), "-n", "200", "--ignore-eos"]
+        with self.pilotfish.serve_ngram(self.socket("ngram")) as worker:
+            for target in (self.target, other):
+                plain = self.run_json("generate", "-m", target, *repetitive)["tokens"]
+                for options in ([], ["--draft-len", "3"]):
+                    result = self.run_ok("generate", "-m", target, "--draft-worker", worker.address, *repetitive, *options, "--json")
+                    self.assertEqual(result.json["tokens"], plain)
+                    self.assertEqual(result.err, "")
+                    self.assertGreater(result.json["speculation"]["accepted"], 0)
+            self.assertEqual(worker.end(), 0)
+            self.assertEqual(worker.err, "")
+        for arguments, word in (([], "a model is needed"), (["--drafter", "ngram", "-m", self.draft], "takes no -m"),
+                                (["--drafter", "ngram", "--simulate-token-ms", "2"], "needs -m")):
+            self.assert_fails("worker", *arguments, "--listen", self.socket("none"), code=2, saying=[word])
+
     def test_trees_are_proposed_where_rows_cost_nothing_and_leave_the_text_as_it_is(self):
         n = 200
         plain = self.generate("-n", n)["tokens"]

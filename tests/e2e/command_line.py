@@ -44,6 +44,10 @@ class Pilotfish:
     def serve(self, role, model, address, *arguments):
         return Server(self.start(role, "-m", model, "--listen", address, *arguments))
 
+    def serve_ngram(self, address, *arguments):
+        """A worker without a model."""
+        return Server(self.start("worker", "--drafter", "ngram", "--listen", address, *arguments))
+
 
 class Server:
     """A worker or a verifier; use it in a with statement."""

@@ -109,6 +109,8 @@ class _Core:
         if info.max_sequences < 1 or info.max_context < 2 or info.vocab_size < 1:
             return "its model info has no sequences, no context or no vocabulary"
         self._excluded = []
+        if info.any_vocabulary:   # it proposes tokens of the text itself
+            return None
         if self._vocabulary is not None and info.vocab_fingerprint:
             if info.vocab_fingerprint != self._fingerprint:
                 return self._compare(info, self._vocabulary)

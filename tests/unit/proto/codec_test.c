@@ -270,6 +270,11 @@ static void recorded_messages_of_version_1_decode(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.judges_trees);
+    assert_false(info.any_vocabulary); /* likewise */
+    info.any_vocabulary = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.any_vocabulary);
     assert_int_equal(pf_model_ids(&info), 4096); /* likewise */
     info.n_ids = 5000;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

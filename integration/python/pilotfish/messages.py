@@ -27,7 +27,7 @@ def _class(name: str) -> Any:
     descriptor = _pool.FindMessageTypeByName(f"pilotfish.v1.{name}")
     if hasattr(message_factory, "GetMessageClass"):   # protobuf 4.22 and newer
         return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory(_pool).GetPrototype(descriptor)
+    return message_factory.MessageFactory(_pool).GetPrototype(descriptor)   # type: ignore[attr-defined]
 
 
 Batch = _class("Batch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Hashable, NamedTuple, Optional, Sequence
+from typing import Any, Hashable, NamedTuple, Optional, Protocol, Sequence
 
 
 class Sampling(NamedTuple):
@@ -19,11 +19,19 @@ class Sampling(NamedTuple):
     min_p: float = 0.0    # 0: off
 
 
+class Tokens(Protocol):
+    """Token ids that take slices: a list, a tuple, a numpy array of one dimension."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: slice, /) -> Any: ...
+
+
 class Row(NamedTuple):
     """A row of the batch: a text, whose tokens only grow from step to step."""
 
     key: Hashable                  # of the text, the same in every step: a request's id
-    tokens: Sequence[int]          # all committed tokens, the prompt first; any sequence that takes slices, numpy's too
+    tokens: Tokens                 # all committed tokens, the prompt first
     max_draft: Optional[int] = None   # most tokens of the proposal; 0: none wanted; None: as many as the client allows
     sampling: Optional[Sampling] = None   # decided when the worker first hears of the text
     max_tokens: int = 0            # the length at which the text will end; 0: not known

@@ -147,7 +147,7 @@ def _resolve(message: descriptor_pb2.DescriptorProto, at: str, known: dict[str, 
                 raise ValueError(f"{at}.{field.name} has the type {field.type_name!r}, which does not exist")
             scope = scope.rpartition(".")[0]
         field.type_name = f"{scope}.{field.type_name}"
-        field.type = known[field.type_name]
+        field.type = known[field.type_name]   # type: ignore[assignment]   # of another enum in the stubs
 
 
 def parse(source: str, name: str) -> descriptor_pb2.FileDescriptorProto:

@@ -17,6 +17,7 @@ class Engine:
 
     def __init__(self, per_row, asking=0.001, fixed=0.010, seed=1, noise=0.0):
         self.per_row, self.asking, self.fixed, self.noise = per_row, asking, fixed, noise
+        self.slowdown = 1.0
         self.rng = random.Random(seed)
         self.seconds, self.tokens = 0.0, 0.0
 
@@ -35,7 +36,7 @@ class Engine:
             for row in range(n_rows):
                 while tokens[row] <= length and self.rng.random() < ACCEPTANCE:
                     tokens[row] += 1
-            seconds = self.cost(n_rows, length) * (1 + self.noise * self.rng.random())
+            seconds = self.slowdown * self.cost(n_rows, length) * (1 + self.noise * self.rng.random())
             if self.noise and self.rng.random() < 0.05:
                 seconds *= 10       # another program had the core
             policy.observe(length, tokens, seconds)
@@ -81,19 +82,32 @@ class LengthPolicyTest(unittest.TestCase):
             engine.run(policy, 64, 20)
             engine.run(policy, 1, 20)
         self.assertGreater(engine.run(policy, 64, 50).count(0), 40)
-        self.assertGreater(engine.run(policy, 1, 50).count(4), 40)
+        self.assertGreater(engine.run(policy, 1, 50).count(4), 30)
+
+    def test_a_length_that_is_tried_and_far_slower_is_given_up_after_three_steps(self):
+        engine = Engine(0.002, asking=0.1)
+        lengths = engine.run(LengthPolicy(4, lambda _: 0), 64, 300)
+        self.assertEqual([length for length in lengths if length], [2] * 3)
+
+    def test_a_machine_that_slows_down_for_a_while_changes_no_length(self):
+        engine = Engine(0.002)
+        lengths, policy = [], LengthPolicy(4, lambda _: 0)
+        for i in range(200):
+            engine.slowdown = 1 if i % 2 else 3 + i % 5
+            lengths += engine.run(policy, 64, 20 + i % 5)
+        self.assertLess(sum(map(bool, lengths)), 0.05 * len(lengths))
 
     def test_the_step_after_a_change_of_length_is_not_counted(self):
         policy = LengthPolicy(4, lambda _: 4)
         for step in range(24):
             length = policy.choose(1)
             policy.observe(length, [2], 0.01 if step else 1000.0)
-        used = policy._classes[0].by_length[4]
-        self.assertEqual((max(used.seconds), len(used.tokens)), (0.01, 22))    # the 24th step begins a trial
-        policy.observe(0, [1], 0.01)           # of a length that was not chosen
-        policy.observe(4, [1] * 64, 0.01)      # of a class without a choice
-        policy.observe(4, [1], 0.0)
-        self.assertEqual((len(used.seconds), len(policy._classes[0].by_length[0].seconds)), (16, 0))
+        known = policy._classes[0]
+        self.assertEqual((max(known.before), len(known.by_length[4].tokens), known.tried), (0.01, 22, []))   # the 24th begins a trial
+        policy.observe(4, [1], 0.01)           # of a length that was not chosen
+        policy.observe(0, [1] * 64, 0.01)      # of a class without a choice
+        policy.observe(0, [1], 0.0)
+        self.assertEqual((len(known.by_length[4].tokens), known.tried), (22, []))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from typing import Any, Optional
 import torch
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
+from ..client import DraftClient
 from ..rows import Row
+from ..worker import Worker
 from .options import Options
 from .proposer import is_output_rank
 
@@ -31,7 +33,10 @@ class Speculator(BaseSpeculator):
         self.num_speculative_steps = self.options.max_draft
         # Batch-ordered, as the runner expects it: [max_num_reqs, num_speculative_tokens].
         self.drafts = torch.zeros((self.options.max_rows, self.options.max_draft), dtype=torch.int64, device=device)
-        self.client, self.worker = self.options.connect() if is_output_rank() else (None, None)
+        self.client: Optional[DraftClient] = None
+        self.worker: Optional[Worker] = None
+        if is_output_rank():
+            self.client, self.worker = self.options.connect()
         self._texts: dict[str, list[int]] = {}
         self._warned = False
 
@@ -41,7 +46,7 @@ class Speculator(BaseSpeculator):
     def capture(self) -> None:
         """Nothing: no graph is captured."""
 
-    @torch.inference_mode()
+    @torch.inference_mode()   # type: ignore[untyped-decorator, unused-ignore]
     def propose(self, input_batch: Any, attn_metadata: Any, slot_mappings: Any, last_hidden_states: Any, aux_hidden_states: Any,
                 num_sampled: torch.Tensor, num_rejected: torch.Tensor, last_sampled: torch.Tensor, next_prefill_tokens: Any,
                 temperature: Any, seeds: Any, dp_sync_state: Any = None, dummy_run: bool = False,

@@ -54,8 +54,8 @@ class _Core:
         self._fingerprint = self._vocabulary.fingerprint() if self._vocabulary is not None else None
         self._excluded: list[int] = []    # of the worker that was checked last; the link's thread alone uses it
         self._sequences = Sequences(max_draft, adaptive, max_declared, idle_s, n_ids)
-        self._change = threading.Condition()    # guards _sequences and _wakers; notified on each message
-        self._wakers: list[Callable[[], None]] = []
+        self._change = threading.Lock()    # guards _sequences and _wakers
+        self._wakers: list[Callable[[], None]] = []    # of the steps that wait; called after each change, without the lock
         self._said: set[str] = set()
         self._link = Link(address, self._check, self._connected, self._received, self._broken, self._idle)
 
@@ -135,28 +135,29 @@ class _Core:
     def _connected(self, info: Any) -> None:
         with self._change:
             self._sequences.connect(info, self._excluded)
-            self._notify()
+        self._notify()
 
     def _received(self, batch: Any) -> None:
         with self._change:
             self._sequences.receive(batch, time.monotonic())
             problems, self._sequences.problems = self._sequences.problems, []
-            self._notify()
+        self._notify()
         for problem in problems:
             self._say(problem)
 
     def _broken(self) -> None:
         with self._change:
             self._sequences.disconnect()
-            self._notify()
+        self._notify()
 
     def _idle(self) -> Any:
         with self._change:
             return self._sequences.idle_batch(time.monotonic())
 
     def _notify(self) -> None:
-        self._change.notify_all()
-        for wake in self._wakers:
+        with self._change:
+            wakers = list(self._wakers)
+        for wake in wakers:
             wake()
 
     def _say(self, sentence: str) -> None:
@@ -164,6 +165,24 @@ class _Core:
         if sentence not in self._said and len(self._said) < 64:
             self._said.add(sentence)
             log.warning("%s", sentence)
+
+
+class _Signal:
+    """Lets one thread wait until another calls `set`. A lock alone: an Event takes one more change of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:   # it is set already
+            pass
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is set, which it no longer is then."""
+        return self._lock.acquire(timeout=timeout_s)
 
 
 class DraftClient(_Core):
@@ -174,21 +193,33 @@ class DraftClient(_Core):
         try:
             began = time.monotonic()
             wait_s = self.wait_s if wait_s is None else wait_s
-            deadline = began + wait_s
             with self._change:
                 asked = self._begin(rows, wait_s)
-                while not asked.is_answered():
-                    left = deadline - time.monotonic()
-                    if left <= 0 or not self._change.wait(left):
-                        break
+            self._wait(asked.is_answered, began + wait_s)
+            with self._change:
                 return self._end(asked, began)
         except Exception as error:
             return self._failed(error, len(rows))
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Waits until there is a stream to a worker that fits; False where there is none by then."""
+        return self._wait(lambda: self._sequences.info is not None, time.monotonic() + timeout_s)
+
+    def _wait(self, is_over: Callable[[], bool], deadline: float) -> bool:
+        if is_over():
+            return True
+        signal = _Signal()
         with self._change:
-            return self._change.wait_for(lambda: self._sequences.info is not None, timeout_s)
+            self._wakers.append(signal.set)
+        try:
+            while not is_over():
+                left = deadline - time.monotonic()
+                if left <= 0 or not signal.wait(left):
+                    break
+            return is_over()
+        finally:
+            with self._change:
+                self._wakers.remove(signal.set)
 
     def __enter__(self) -> DraftClient:
         return self
@@ -222,7 +253,10 @@ class AsyncDraftClient(_Core):
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(event.set)
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:   # the loop was closed meanwhile
+                pass
 
         with self._change:
             self._wakers.append(wake)

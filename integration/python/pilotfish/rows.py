@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Hashable, NamedTuple, Optional, Protocol, Sequence
 
 
@@ -44,8 +43,7 @@ class Declared(NamedTuple):
     probabilities: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """Tokens that may follow the row's; an empty one means plain decoding."""
 
     tokens: list[int]

@@ -260,8 +260,10 @@ class Sequences:
 
     def _readable(self, tokens: Sequence[int]) -> list[int]:
         """The tokens as the draft may read them: an id that its embedding has no row for becomes 0."""
-        known = self._known_ids
-        return [token if 0 <= token < known else 0 for token in _ints(tokens)]
+        known, ids = self._known_ids, _ints(tokens)
+        if _are_below(ids, known):
+            return ids
+        return [token if 0 <= token < known else 0 for token in ids]
 
     def _remainder(self, row: Row, s: _Sequence) -> Proposal:
         """What the last answer proposes from the committed length on: nothing where the target chose other tokens."""
@@ -347,22 +349,21 @@ class Sequences:
         s.asked_at = None
         s.n_lost, s.is_fresh = s.n_lost if s.is_fresh else 0, False
         s.answer, s.answer_base = NO_PROPOSAL, s.told
-        problem = self._problem_of(proposal)
+        tokens, declared = list(proposal.tokens), proposal.declared
+        problem = self._problem_of(proposal, tokens, declared)
         if problem:
             self.problems.append(problem)
             return
-        declared = [Declared(list(d.ids), list(d.probabilities)) for d in proposal.declared] or None
-        s.answer = Proposal(list(proposal.tokens), declared)
+        s.answer = Proposal(tokens, [Declared(list(d.ids), list(d.probabilities)) for d in declared] if declared else None)
 
-    def _problem_of(self, proposal: Any) -> Optional[str]:
+    def _problem_of(self, proposal: Any, tokens: list[int], declared: Any) -> Optional[str]:
         """What makes a proposal one that cannot be used."""
         if proposal.parents:
             return "the worker proposes a tree, which was not asked for"
         n_ids = self._n_ids or self._known_ids
-        if any(not 0 <= token < n_ids for token in proposal.tokens):
+        if not _are_below(tokens, n_ids):
             return f"the worker proposes a token that does not exist, expected 0 to {n_ids - 1}"
-        if proposal.declared and (len(proposal.declared) != len(proposal.tokens) or not all(
-                map(_is_distribution_of, proposal.declared, proposal.tokens))):
+        if declared and (len(declared) != len(tokens) or not all(map(_is_distribution_of, declared, tokens))):
             return "the worker declares a distribution that is none"
         return None
 
@@ -381,6 +382,11 @@ class Sequences:
 def _ints(tokens: Any) -> list[int]:
     """A slice of tokens as a list of Python's integers."""
     return tokens.tolist() if hasattr(tokens, "tolist") else list(tokens)
+
+
+def _are_below(ids: Sequence[int], end: int) -> bool:
+    """Whether all are 0 to `end` - 1."""
+    return not ids or min(ids) >= 0 and max(ids) < end
 
 
 def _n_common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -46,6 +46,13 @@ void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verif
     if (goodput->n_steps < PF_GOODPUT_FIRST_STEPS) goodput->n_steps++;
 }
 
+void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_ns)
+{
+    const double rows_ns = goodput->rows_ns > 0.0 ? goodput->rows_ns : 0.0;
+    if (goodput->retries) goodput->retry_ns = now_ns + PF_GOODPUT_RETRY_SHARE * (ns + (uint64_t)rows_ns);
+    goodput->retries = false;
+}
+
 /* ---- the choice ------------------------------------------------------------------------------------------------ */
 
 /* Adds a token to the proposals that have room for it; how many have. *tokens grows by what it is expected to commit. */
@@ -62,11 +69,16 @@ static int32_t add_token(pf_goodput_sequence *sequences, int32_t n, int32_t k, d
     return n_rows;
 }
 
+bool pf_goodput_rests(const pf_goodput *goodput, uint64_t now_ns)
+{
+    return goodput->rests && now_ns < goodput->retry_ns;
+}
+
 int32_t pf_goodput_choose(pf_goodput *g, pf_goodput_sequence *sequences, int32_t n, int32_t max_draft, uint64_t now_ns)
 {
     if (g->n_steps < PF_GOODPUT_FIRST_STEPS || g->draft.n == 0.0 || max_draft < 1) return max_draft;
     const double other_ns = g->other_ns / g->others;
-    double tokens = n, drafted_ns = 0.0, rows = n, first_ns = 0.0;
+    double tokens = n, drafted_ns = 0.0, rows = n;
     for (int32_t i = 0; i < n; i++) sequences[i].reach = 1.0;
     const double plain_rows = n == 1 && g->verify.least_x > 1.0 ? g->verify.least_x : rows;
     const double plain_ns = other_ns + value_at(&g->verify, plain_rows);
@@ -79,13 +91,12 @@ int32_t pf_goodput_choose(pf_goodput *g, pf_goodput_sequence *sequences, int32_t
         drafted_ns += value_at(&g->draft, n_rows);
         rows += n_rows;
         const double ns = drafted_ns + other_ns + value_at(&g->verify, rows), goodput = tokens / ns;
-        if (k == 1) first_ns = ns;
+        if (k == 1) g->rows_ns = ns - drafted_ns - plain_ns;
         if (goodput <= best) continue;
         best = goodput;
         chosen = k;
     }
-    if (chosen > 0 || now_ns < g->retry_ns) return chosen;
-    const double price_ns = first_ns - plain_ns;
-    g->retry_ns = now_ns + (uint64_t)(price_ns > 0.0 ? PF_GOODPUT_RETRY_SHARE * price_ns : 0.0);
-    return 1;
+    g->rests = chosen == 0;
+    g->retries = g->rests && now_ns >= g->retry_ns;
+    return g->retries ? 1 : chosen;
 }

@@ -12,8 +12,8 @@
  * rows but one number of them have been measured, more seem free, so they are tried. For one sequence alone V(1) is no less than the fewest
  * rows that were measured: a few rows are verified in steps, which a line through them does not show.
  *
- * While nothing is drafted, one token is, now and then, so that a is kept current: where that costs at most one part in
- * PF_GOODPUT_RETRY_SHARE of the time.
+ * While nothing is drafted, one token is, now and then, so that a is kept current: as often as that, with what the draft has to read before,
+ * takes one part in PF_GOODPUT_RETRY_SHARE of the time.
  *
  * Pure arithmetic; the caller passes the time. Threads: one at a time.
  *
@@ -23,6 +23,7 @@
 #ifndef PF_DRAFT_GOODPUT_H
 #define PF_DRAFT_GOODPUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -43,6 +44,9 @@ typedef struct {
     double others, other_ns; /* o is their ratio */
     int32_t n_steps;         /* measured, up to PF_GOODPUT_FIRST_STEPS */
     uint64_t retry_ns;       /* when to draft a token although it does not pay */
+    bool rests;              /* nothing pays */
+    bool retries;            /* a token is drafted all the same, in this step, and ... */
+    double rows_ns;          /* ... its rows cost the verification so much */
 } pf_goodput;
 
 /* A sequence of the step. */
@@ -58,6 +62,12 @@ void pf_goodput_observe_pass(pf_goodput *goodput, int32_t n_rows, uint64_t ns);
 
 /* A verification of so many rows, one a sequence and those of the proposals, took verify_ns, and the round other_ns besides. */
 void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verify_ns, uint64_t other_ns);
+
+/* A step has been drafted, until now_ns, and that took ns, with the tokens that were read before. */
+void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_ns);
+
+/* Whether nothing will be drafted at now_ns, so that nothing need be read for it either. */
+bool pf_goodput_rests(const pf_goodput *goodput, uint64_t now_ns);
 
 /* How many tokens to draft for each of n sequences, at most max_draft and its room; max_draft while too little is measured. */
 int32_t pf_goodput_choose(pf_goodput *goodput, pf_goodput_sequence *sequences, int32_t n, int32_t max_draft,

@@ -61,6 +61,7 @@ typedef struct {
     int32_t *ready; /* [max_sequences] slots that are drafted for */
     int32_t n_ready;
     uint64_t begun_ns; /* when the first of them began */
+    uint64_t read_ns;  /* what reading took before, of adaptive ones behind their prompts */
     bool is_timed;     /* one of them has a deadline, or its length is chosen */
     uint64_t pass_ns;  /* of a pass behind a proposal's first, smoothed over those that are timed */
     pf_span_batch batch;
@@ -199,13 +200,20 @@ static int32_t plan(const pf_host *host, const pf_host_sequence *s)
     return state_of(host, s)->is_stuck || (s->is_due && is_late(host, s)) ? 0 : pf_host_draft_room(host, s);
 }
 
-/* A sequence is ready when one pass can take its unread tokens and the row of the first draft token. A cold prompt is read
- * completely. */
+/* Nothing is read for a sequence that nothing will be drafted for. */
+static bool will_be_drafted(const pf_host *host, const pf_host_sequence *s)
+{
+    if (!s->is_due || plan(host, s) == 0) return false;
+    return !s->is_adaptive || !pf_goodput_rests(&((const drafter *)host)->goodput, pf_host_now_ns(host));
+}
+
+/* A sequence is ready when one pass can take its unread tokens and the row of the first draft token, or none is to be drafted. A cold
+ * prompt is read completely. */
 static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     const int32_t max_rows = ((const drafter *)host)->backend.limits.max_rows;
     int32_t backlog = 0;
-    if (state_of(host, s)->is_cold || (s->is_due && plan(host, s) > 0)) {
+    if (state_of(host, s)->is_cold || will_be_drafted(host, s)) {
         backlog = s->n_committed - cached(host, s);
         if (s->is_due) backlog -= max_rows;
     }
@@ -227,7 +235,10 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
     const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, s->slot),
                            .tokens = s->tokens + cached(host, s),
                            .n_tokens = n_tokens };
-    if (run_pass(d, &span, 1) == PF_OK) return;
+    const uint64_t before_ns = s->is_adaptive && !state->is_cold ? pf_host_now_ns(host) : 0;
+    const pf_status status = run_pass(d, &span, 1);
+    if (before_ns > 0) d->read_ns += pf_host_now_ns(host) - before_ns;
+    if (status == PF_OK) return;
     state->is_stuck = s->is_due;
     state->is_cold = false;
     (void)!pf_sequence_cache_cut(&d->cache, s->slot, 0);
@@ -382,12 +393,15 @@ static void limit_lengths(drafter *d)
     }
     if (n_adaptive == 0) return;
     const int32_t limit = pf_goodput_choose(&d->goodput, d->weighed, d->n_ready, most, pf_host_now_ns(&d->host));
-    if (d->n_ready == 1 && limit > 0) return;
+    const bool is_alone = d->n_ready == 1 && limit > 0;
     for (int32_t i = 0; i < d->n_ready; i++) {
-        draft_state *state = &d->states[d->ready[i]];
-        if (!d->host.sequences[d->ready[i]].is_adaptive) continue;
-        state->n_planned = pf_min(state->n_planned, limit);
-        if (limit > 0) state->n_room = state->n_planned; /* second choices are rows, too */
+        const pf_host_sequence *s = &d->host.sequences[d->ready[i]];
+        draft_state *state = state_of(&d->host, s);
+        if (!s->is_adaptive) continue;
+        const bool is_read =
+            s->n_committed - cached(&d->host, s) <= d->backend.limits.max_rows; /* no longer, while it rested */
+        state->n_planned = !is_read ? 0 : is_alone ? state->n_planned : pf_min(state->n_planned, limit);
+        if (limit > 0 && !is_alone) state->n_room = state->n_planned; /* second choices are rows, too */
     }
 }
 
@@ -402,6 +416,10 @@ static void run(pf_host *host)
     for (int32_t n_rows; !is_over && (n_rows = draft_step(d)) > 0;) {
         is_over = pf_stop_is_due(&d->host.config.stop);
         if (d->is_timed) before_ns = time_pass(d, before_ns, n_rows);
+    }
+    if (before_ns > 0) {
+        pf_goodput_observe_drafting(&d->goodput, d->read_ns + (before_ns - d->begun_ns), before_ns);
+        d->read_ns = 0;
     }
     for (int32_t i = 0; !is_over && i < d->n_ready; i++) end_proposal(host, &host->sequences[d->ready[i]]);
     d->n_ready = 0;

@@ -180,6 +180,34 @@ static void a_target_that_is_faster_than_the_draft_gets_empty_proposals(void **s
     assert_true(propose_for(4, 2 * MS, MS / 200, false) > 3.0);
 }
 
+/* 80 tokens behind the prompt, one by one, in passes of eight rows. */
+static void nothing_is_read_while_nothing_is_drafted(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_bench(
+        (pf_context_config){ .max_sequences = 1, .max_rows = 8 },
+        (pf_model_drafter_config){
+            .max_sequences = 1, .max_draft = 8, .simulate_token_ns = 100 * 1000, .stop = { .clock_ns = &clock_ns } });
+    int32_t base = N_PROMPT + 1, n_proposed = 0;
+    const pf_proposal *p = begin_drafting(&b, adaptive_open(1), 77);
+    for (uint64_t round = 1; round <= 80; round++, base++) {
+        const int32_t other = p->n_tokens > 0 ? (p->tokens[0] + 1) % V : 5;
+        clock_ns += MS / 20;
+        pf_verdict verdict = verdict_of(1, round, base, &other, 1);
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        n_proposed += p->n_tokens > 0 && round > 10;
+    }
+    assert_true(n_proposed <= 3);
+    const uint64_t n_rows = pf_model_drafter_counts(b.peer).n_rows;
+    if (n_rows > 60) fail_msg("%d rows", (int)n_rows);
+    clock_ns += 1000 * MS; /* so that one is tried again, behind all that is not read */
+    const int32_t other = 5;
+    pf_verdict verdict = verdict_of(1, 81, base, &other, 1);
+    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->n_tokens, 1);
+    close_bench(&b);
+}
+
 /* Three times the verification passes between a proposal and its verdict; with what is reported two thirds are no rows. */
 static void the_time_that_the_engine_reports_is_what_rows_cost(void **state)
 {
@@ -476,6 +504,7 @@ int main(void)
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(proposals_become_shorter_as_the_batch_grows),
         cmocka_unit_test(a_target_that_is_faster_than_the_draft_gets_empty_proposals),
+        cmocka_unit_test(nothing_is_read_while_nothing_is_drafted),
         cmocka_unit_test(the_time_that_the_engine_reports_is_what_rows_cost),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(second_choices_that_are_often_right_are_proposed_where_trees_are_judged),

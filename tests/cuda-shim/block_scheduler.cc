@@ -620,18 +620,6 @@ static bool fits(const launch_shape &s, size_t most_shared)
            s.shared_bytes <= most_shared;
 }
 
-/* Words of the arguments that point to device memory, in structs too, point to memory that is live. */
-static void check_words(const char *name, const kernel_body &body)
-{
-    size_t n;
-    const unsigned char *bytes = body.bytes(&n);
-    for (size_t i = 0; i + sizeof(void *) <= n; i += sizeof(void *)) {
-        const void *word;
-        memcpy(&word, bytes + i, sizeof word);
-        if (in_arena(word)) (void)locate(word, 0, name);
-    }
-}
-
 cudaError_t launch_body(const char *name, const void *function, const launch_shape &shape, kernel_body *body,
                         const void *const *pointers, int n_pointers)
 {
@@ -648,7 +636,6 @@ cudaError_t launch_body(const char *name, const void *function, const launch_sha
     for (int i = 0; i < n_pointers; i++)
         if (pointers[i] && locate(pointers[i], 1, name) != place::device)
             violation("%s: pointer argument %d is not of the device: %s", name, i, describe(pointers[i]).c_str());
-    check_words(name, *body);
     const queued_launch l = { name, owned, shape, std::vector<const void *>(pointers, pointers + n_pointers) };
     put(shape.stream, { [l] { run_grid(l); }, {} });
     return cudaSuccess;

@@ -54,17 +54,32 @@ void protect_device_memory(int protection)
         if (a.live && a.where == place::device) protect(a, protection);
 }
 
-void poison_slack(char *start, const allocation &a)
+/* The bytes of an allocation's pages before it, and those behind it. */
+struct range {
+    char *begin, *end;
+};
+
+range slack_before(char *start, const allocation &a)
 {
-    ASAN_POISON_MEMORY_REGION(a.mapped, start - a.mapped);
-    ASAN_POISON_MEMORY_REGION(start + a.bytes, a.mapped + a.mapped_bytes - (start + a.bytes));
+    return { a.mapped, start };
 }
 
-bool slack_is_whole(const char *start, const allocation &a)
+range slack_behind(char *start, const allocation &a)
 {
-    ASAN_UNPOISON_MEMORY_REGION(a.mapped, a.mapped_bytes);
-    for (const char *p = a.mapped; p < a.mapped + a.mapped_bytes; p++)
-        if ((p < start || p >= start + a.bytes) && static_cast<unsigned char>(*p) != SLACK) return false;
+    return { start + a.bytes, a.mapped + a.mapped_bytes };
+}
+
+void fill_slack(range r)
+{
+    memset(r.begin, SLACK, static_cast<size_t>(r.end - r.begin));
+    ASAN_POISON_MEMORY_REGION(r.begin, r.end - r.begin);
+}
+
+bool is_whole(range r)
+{
+    ASAN_UNPOISON_MEMORY_REGION(r.begin, r.end - r.begin);
+    for (const char *p = r.begin; p < r.end; p++)
+        if (static_cast<unsigned char>(*p) != SLACK) return false;
     return true;
 }
 
@@ -94,9 +109,9 @@ cudaError_t allocate(void **out, size_t bytes, place where)
     char *start = a.mapped + mapped - rounded;
     m.top += mapped + PAGE;
     protect(a, PROT_READ | PROT_WRITE);
-    memset(a.mapped, SLACK, mapped);
     memset(start, FRESH, bytes);
-    poison_slack(start, a);
+    fill_slack(slack_before(start, a));
+    fill_slack(slack_behind(start, a));
     if (where == place::device && m.open == 0) protect(a, PROT_NONE);
     if (where == place::device) m.device_bytes += bytes;
     m.all[start] = a;
@@ -115,7 +130,8 @@ void release(void *p, place where, const char *what)
     }
     allocation &a = i->second;
     protect(a, PROT_READ | PROT_WRITE);
-    if (!slack_is_whole(i->first, a)) violation("%s: bytes beside %s were written", what, describe(p).c_str());
+    const bool before = is_whole(slack_before(i->first, a)), behind = is_whole(slack_behind(i->first, a));
+    if (!before || !behind) violation("%s: bytes beside %s were written", what, describe(p).c_str());
     ASAN_POISON_MEMORY_REGION(a.mapped, a.mapped_bytes);
     (void)madvise(a.mapped, a.mapped_bytes, MADV_DONTNEED);
     protect(a, PROT_NONE);

@@ -62,6 +62,8 @@ struct block_state {
     cuda_thread threads[MAX_THREADS];
     cuda_thread *self = nullptr;
     int n_threads = 0, n_alive = 0, n_waiting = 0;
+    /* Of each warp: the lanes that have not ended, and those at a warp operation. */
+    uint32_t alive[MAX_WARPS] = {}, at_warp_op[MAX_WARPS] = {};
     /* The order in which threads get their turn, in groups that are repeated while one of the group can go on. */
     int order[MAX_THREADS], group_ends[MAX_WARPS], n_groups = 0, group = 0, cursor = 0;
     bool group_progress = false, pass_progress = false, stuck = false;
@@ -259,6 +261,7 @@ void fiber_main()
         b.launch->body->run();
         t->state = wait::done;
         b.n_alive--;
+        b.alive[t->warp] &= ~(1u << t->lane);
         cuda_thread *const next = next_thread();
         if (next && next->state == wait::not_begun) {
             next->state = wait::ready;
@@ -329,31 +332,44 @@ void fill_shared_memory()
     memset(shared_bytes + STATIC_BYTES, FRESH, b.launch->shape.shared_bytes);
 }
 
-void begin_block()
+/* What all blocks of a launch have in common. */
+void begin_blocks()
 {
-    b.n_alive = b.n_threads;
-    b.n_waiting = 0;
-    running.block_first_epoch = ++running.epoch;
+    const unsigned x = blockDim.x, y = blockDim.y;
     for (int i = 0; i < b.n_threads; i++) {
-        cuda_thread &t = b.threads[i];
         const unsigned n = static_cast<unsigned>(i);
+        cuda_thread &t = b.threads[i];
         t = cuda_thread{};
         t.number = i;
         t.lane = i % WARP;
         t.warp = i / WARP;
-        t.index = { n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y };
+        t.index = { n % x, n / x % y, n / x / y };
+        b.idle[i] = &b.fibers[b.n_threads - 1 - i];
     }
     b.n_idle = b.n_threads;
-    for (int i = 0; i < b.n_threads; i++) b.idle[i] = &b.fibers[b.n_threads - 1 - i];
-    fill_shared_memory();
     choose_order();
+}
+
+void begin_block()
+{
+    b.n_alive = b.n_threads;
+    b.n_waiting = 0;
+    b.stuck = false;
+    running.block_first_epoch = ++running.epoch;
+    for (int i = 0; i < b.n_threads; i++) b.threads[i].state = wait::not_begun;
+    for (int first = 0; first < b.n_threads; first += WARP) {
+        const int lanes = min(WARP, b.n_threads - first);
+        b.alive[first / WARP] = lanes == WARP ? ~0u : (1u << lanes) - 1;
+        b.at_warp_op[first / WARP] = 0;
+    }
+    fill_shared_memory();
+    if (state().order == PF_SHIM_SHUFFLED) choose_order();
     begin_pass();
 }
 
 bool run_block()
 {
     begin_block();
-    b.stuck = false;
     cuda_thread *const first = next_thread();
     first->state = wait::ready;
     first->on = b.idle[--b.n_idle];
@@ -417,6 +433,7 @@ void run_grid(const queued_launch &l)
     b.variables.clear();
     ASAN_POISON_MEMORY_REGION(shared_bytes, sizeof shared_bytes);
     ASAN_UNPOISON_MEMORY_REGION(shared_bytes + STATIC_BYTES, l.shape.shared_bytes);
+    begin_blocks();
     run_blocks(l);
 }
 
@@ -457,22 +474,20 @@ struct meeting {
 /* Whether all lanes of the mask that have not ended are here; violations where they do not agree on what they do. */
 bool all_are_here(const cuda_thread &me, meeting *m)
 {
+    const uint32_t needed = me.mask & b.alive[me.warp];
+    if ((b.at_warp_op[me.warp] & needed) != needed) return false;
+    bool agree = true;
     for (int i = 0; i < WARP; i++) {
-        m->lanes[i] = nullptr;
-        if (!(me.mask >> i & 1)) continue;
-        const int number = me.warp * WARP + i;
-        cuda_thread *t = number < b.n_threads ? &b.threads[number] : nullptr;
-        if (!t || t->state == wait::done) continue;
-        if (t->state != wait::warp || t->mask != me.mask) return false;
+        cuda_thread *t = needed >> i & 1 ? &b.threads[me.warp * WARP + i] : nullptr;
         m->lanes[i] = t;
+        if (!t) continue;
+        if (t->mask != me.mask) return false;
         m->values[i] = t->value;
-    }
-    for (int i = 0; i < WARP; i++)
-        if (m->lanes[i] && (m->lanes[i]->line != me.line || m->lanes[i]->op != me.op)) {
-            violation("%s: lanes of a warp meet at %s:%d and at line %d", kernel_name(), me.file, me.line,
-                      m->lanes[i]->line);
-            break;
+        if (agree && (t->line != me.line || t->op != me.op)) {
+            violation("%s: lanes of a warp meet at %s:%d and at line %d", kernel_name(), me.file, me.line, t->line);
+            agree = false;
         }
+    }
     return true;
 }
 
@@ -509,9 +524,7 @@ bool serve_warp(const cuda_thread &me)
 {
     meeting m;
     if (!all_are_here(me, &m)) return false;
-    unsigned alive = 0;
-    for (int i = 0; i < WARP && me.warp * WARP + i < b.n_threads; i++)
-        alive |= static_cast<unsigned>(b.threads[me.warp * WARP + i].state != wait::done) << i;
+    const uint32_t alive = b.alive[me.warp];
     for (cuda_thread *t : m.lanes) {
         if (!t) continue;
         if (t->op >= warp_op::ballot)
@@ -519,6 +532,7 @@ bool serve_warp(const cuda_thread &me)
         else if (t->op != warp_op::sync)
             serve_shuffle(m, t);
         t->state = wait::ready;
+        b.at_warp_op[me.warp] &= ~(1u << t->lane);
     }
     if (me.op == warp_op::sync && (me.mask & alive) == alive)
         running.warp_epochs[me.warp]++;   // shuffles order no memory
@@ -550,6 +564,7 @@ uint64_t warp_meeting(warp_op op, unsigned mask, uint64_t value, int argument, i
     if (!(mask >> me->lane & 1))
         violation("%s:%d: %s: lane %d is not in its own mask %#x", file, line, kernel_name(), me->lane, mask);
     me->state = wait::warp;
+    b.at_warp_op[me->warp] |= 1u << me->lane;
     me->op = op;
     me->mask = mask | 1u << me->lane;
     me->value = value;

@@ -21,6 +21,7 @@ from pilotfish.transformers import attach  # noqa: E402
 MODELS = package_path.ROOT / "models"
 N_NEW = 96
 N_PROMPTS = 8
+torch.set_num_threads(1)    # the worker has another core
 logging.getLogger("pilotfish").addHandler(logging.NullHandler())
 
 

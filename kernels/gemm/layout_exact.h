@@ -16,6 +16,7 @@
 #ifndef PF_KERNELS_GEMM_LAYOUT_EXACT_H
 #define PF_KERNELS_GEMM_LAYOUT_EXACT_H
 
+#include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -153,11 +154,11 @@ static inline pf_exact_head pf_exact_head_of_value(const pf_exact_layout *l, con
     return pf_exact_head_at(l, panel, k / PF_EXACT_BLOCK, unit, j);
 }
 
-/* And what it stands for. */
+/* And what it stands for, rounded once. */
 static inline float pf_exact_value(const pf_exact_layout *l, const uint8_t *panel, size_t j, size_t k, pf_exact_head h)
 {
     const float q = (float)pf_exact_integer(l, panel, j, k);
-    if (l->groups.offset == PF_GROUP_MINIMUM) return h.scale * q + h.minimum;
+    if (l->groups.offset == PF_GROUP_MINIMUM) return fmaf(h.scale, q, h.minimum);
     return h.scale * (q - h.zero);
 }
 

@@ -177,9 +177,11 @@ static void a_row_does_not_depend_on_the_others(void **state)
 
 /* ---- plain sums ---- */
 
-/* The rounding of activations is less than half a step of 1 / 127 of a block's largest, which is at most 1 here. */
+/* The rounding of INT8 activations is less than half a step of 1 / 127 of a block's largest, which is at most 1 here; that of F32 sums
+ * is of 2^-24 for each of 512 terms. */
 static void check_sums(const pf_kernel *kernel, const pf_kernel *definition)
 {
+    const double tolerance = kernel->act == PF_ACT_INT8 ? 0.51 / 127.0 : 0x1p-15;
     (void)definition;
     for (int i = 0; i < N_KINDS; i++) {
         product *x = product_make(&every_kind[i], 512, USUAL, 9);
@@ -194,7 +196,7 @@ static void check_sums(const pf_kernel *kernel, const pf_kernel *definition)
                     weight += fabs((double)row[k]);
                 }
                 const double got = (double)x->got[m * N + n];
-                if (fabs(got - sum) > weight * (0.51 / 127.0))
+                if (fabs(got - sum) > weight * tolerance)
                     fail_msg("%s: kind %d, column %d: %g, expected about %g", kernel->name, i, n, got, sum);
             }
         }
@@ -208,6 +210,51 @@ static void products_are_sums_of_what_weights_stand_for(void **state)
     for_each_kernel(PF_OP_GEMM_EXACT, check_sums);
 }
 
+/* ---- F32 activations ---- */
+
+/* The same weights in F32 and multiplied by the F32 kernel. */
+static void multiply_unpacked(const product *x, int32_t m, float *c)
+{
+    const pf_kernel *kernel =
+        definition_of(&(pf_kernel){ .op = PF_OP_GEMM, .name = "f32", .format = PF_FORMAT_F32, .act = PF_ACT_F32 });
+    const int32_t k = x->weights.k;
+    float *rows = calloc((size_t)N * (size_t)k, sizeof *rows);
+    size_t bytes;
+    pf_gemm_weights w;
+    assert_non_null(rows);
+    for (int32_t n = 0; n < N; n++) pf_gemm_unpack_row(&x->weights, n, rows + (size_t)n * (size_t)k);
+    assert_int_equal(pf_gemm_plan_weights(PF_FORMAT_F32, N, k, &w, &bytes), PF_OK);
+    pf_guard panels = pf_guard_alloc(bytes, 64), input = pf_guard_alloc(pf_gemm_input_bytes(m, k), 64);
+    const pf_gemm_source source = { .data = rows, .type = PF_TYPE_F32, .n_rows = N, .stride = (size_t)k };
+    w.panels = panels.data;
+    assert_true(pf_gemm_pack_weights_ref(&w, &source, 1, 0, w.n_panels));
+    kernel->fn.gemm.pack(input.data, x->a, (size_t)k, m, k, 0, m);
+    kernel->fn.gemm.multiply(&w, input.data, m, 0, w.n_panels, c, N, PF_GEMM_STORE, NULL);
+    pf_guard_free(&panels);
+    pf_guard_free(&input);
+    free(rows);
+}
+
+static void check_f32(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    if (kernel->act != PF_ACT_F32) return;
+    for (int i = 0; i < N_KINDS; i++) {
+        product *x = product_make(&every_kind[i], some_ks[i % N_KS], USUAL, 11);
+        const int32_t m = 1 + i % ROWS;
+        multiply_unpacked(x, m, x->expected);
+        multiply(x, kernel, 0, m, false, PF_GEMM_STORE, x->got);
+        assert_same_floats(kernel->name, x->got, x->expected, (size_t)m * N);
+        product_free(x);
+    }
+}
+
+static void f32_activations_give_the_bits_of_f32_weights(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM_EXACT, check_f32);
+}
+
 /* ---- unpacking ---- */
 
 static float element_of(const pf_group_format *f, const pf_group_piece *p, int32_t i)
@@ -216,7 +263,7 @@ static float element_of(const pf_group_format *f, const pf_group_piece *p, int32
     const bool is_super = f->scales == PF_GROUP_SCALES_SUPER;
     const float scale = is_super ? p->super_scale * p->scale[g] : p->scale[g];
     const float minimum = is_super ? -(p->super_offset * p->offset[g]) : p->offset[g], q = (float)p->q[i];
-    if (f->offset == PF_GROUP_MINIMUM) return scale * q + minimum;
+    if (f->offset == PF_GROUP_MINIMUM) return fmaf(scale, q, minimum);
     if (f->offset == PF_GROUP_ZERO) return scale * (q - p->offset[g]);
     return scale * (f->bits == 4 ? q - 8.0f : q);
 }
@@ -276,6 +323,7 @@ int main(void)
         cmocka_unit_test(kernels_give_the_bits_of_the_definition),
         cmocka_unit_test(a_row_does_not_depend_on_the_others),
         cmocka_unit_test(products_are_sums_of_what_weights_stand_for),
+        cmocka_unit_test(f32_activations_give_the_bits_of_f32_weights),
         cmocka_unit_test(unpacked_rows_and_blocks_are_what_the_pieces_stand_for),
         cmocka_unit_test(groups_that_do_not_exist_are_refused),
     };

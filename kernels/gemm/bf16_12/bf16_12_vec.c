@@ -1,8 +1,8 @@
 /* bf16 in twelve bits a weight to bf16 panels. */
 #include "kernels/gemm/bf16_12/bf16_12_vec.h"
 
-void PF_FOR_ISA(pf_gemm_unpack_bf16_12)(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel,
-                                        size_t pair, size_t n_pairs, void *out)
+void PF_FOR_ISA(pf_gemm_unpack_bf16_12)(const pf_gemm_weights *w, const void *layout, int32_t panel, size_t pair,
+                                        size_t n_pairs, void *out)
 {
     (void)layout;
     uint16_t *to = out;

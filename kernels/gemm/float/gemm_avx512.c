@@ -145,6 +145,18 @@ void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, 
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
+void pf_gemm_exact_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                              int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_exact_layout groups = pf_exact_layout_of(&w->groups, w->k);
+    const pf_gemm_family family = { .tile_rows = F32_ROWS,
+                                    .step_words = 1,
+                                    .tiles = f32_tiles,
+                                    .widen = pf_gemm_widen_exact_avx512,
+                                    .groups = &groups };
+    pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
 void pf_gemm_bf16_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                          float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {

@@ -14,8 +14,8 @@
  * AVX2: it would saturate, so it takes the magnitude of a weight and gives its sign to the activation: 2 * 128 * 127 fits. With
  * VPDPBUSD bytes are q + 128, and 128 times the sum of the activations is taken off; of symmetric nibbles 8 times.
  */
+#include "kernels/gemm/int/exact_heads_vec.h"
 #include "kernels/gemm/int/gemm_int_vec.h"
-#include "kernels/gemm/layout_exact.h"
 
 /* What one register tile is to do. Its height and the kind of groups are the function's. */
 typedef struct {
@@ -36,83 +36,6 @@ typedef struct {
     bool has_minima;
     int units; /* groups of a block */
 } exact_form;
-
-/* The scales and minima of a block, a row for each of its groups. */
-typedef struct {
-    float scale[2][PF_GEMM_PANEL], minimum[2][PF_GEMM_PANEL];
-} __attribute__((aligned(64))) block_heads;
-
-/* ---- lanes -------------------------------------------------------------------------------------------------------- */
-
-#ifdef __AVX512F__
-PF_INLINE pf_vecf load_f16(const uint8_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-PF_INLINE pf_vecf load_bf16(const uint8_t *p)
-{
-    const pf_vec words = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-}
-PF_INLINE pf_vecf load_i8(const uint8_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
-}
-PF_INLINE pf_vecf negated(pf_vecf v)
-{
-    return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f));
-}
-#else
-PF_INLINE pf_vecf load_f16(const uint8_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-PF_INLINE pf_vecf load_bf16(const uint8_t *p)
-{
-    const pf_vec words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-}
-PF_INLINE pf_vecf load_i8(const uint8_t *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
-}
-PF_INLINE pf_vecf negated(pf_vecf v)
-{
-    return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
-}
-#endif
-
-/* ---- heads -------------------------------------------------------------------------------------------------------- */
-
-PF_INLINE pf_vecf load_numbers(pf_group_scales scales, const uint8_t *numbers, size_t column)
-{
-    switch (scales) {
-    case PF_GROUP_SCALES_F16: return load_f16(numbers + 2 * column);
-    case PF_GROUP_SCALES_BF16: return load_bf16(numbers + 2 * column);
-    case PF_GROUP_SCALES_F32: return pf_vec_loadf(numbers + 4 * column);
-    case PF_GROUP_SCALES_SUPER: return load_i8(numbers + column);
-    }
-    return pf_vec_setf(0.0f);
-}
-
-/* As pf_exact_head_at, of all columns; `super` of SUPER alone. */
-PF_INLINE void load_heads(const exact_form form, const pf_exact_layout *l, const uint8_t *super, const uint8_t *numbers,
-                          block_heads *out)
-{
-    const size_t bytes = l->number_bytes * PF_GEMM_PANEL;
-    const pf_group_scales scales = l->groups.scales;
-    for (int u = 0; u < form.units; u++, numbers += bytes * (form.has_minima ? 2 : 1))
-        for (size_t j = 0; j < PF_GEMM_PANEL; j += PF_VEC_LANES) {
-            pf_vecf s = load_numbers(scales, numbers, j), m = pf_vec_setf(0.0f);
-            if (scales == PF_GROUP_SCALES_SUPER) s = pf_vec_mul(load_f16(super + 2 * j), s);
-            pf_vec_storef(&out->scale[u][j], s);
-            if (!form.has_minima) continue;
-            m = load_numbers(scales, numbers + bytes, j);
-            if (scales == PF_GROUP_SCALES_SUPER) m = negated(pf_vec_mul(load_f16(super + 2 * (PF_GEMM_PANEL + j)), m));
-            if (l->groups.offset == PF_GROUP_ZERO) m = pf_vec_mul(negated(m), s);
-            pf_vec_storef(&out->minimum[u][j], m);
-        }
-}
 
 /* ---- a block ------------------------------------------------------------------------------------------------------ */
 
@@ -230,12 +153,12 @@ PF_INLINE pf_vec whole_sum(const exact_form form, pf_vec sum, const uint32_t *co
 #endif
 
 /* What becomes of the sums of group u of a block, of columns from `column` on. `a`: the block's words. */
-PF_INLINE void end_unit(const exact_form form, const int u, exact_sums sum, const block_heads *heads, size_t column,
+PF_INLINE void end_unit(const exact_form form, const int u, exact_sums sum, const pf_exact_heads *heads, size_t column,
                         const uint32_t *a, float *sums)
 {
     const size_t height = (size_t)form.height, counts = height * (form.units == 2 ? 1 + (size_t)u : 3);
     const pf_vecf s0 = pf_vec_loadf(&heads->scale[u][column]), s1 = pf_vec_loadf(&heads->scale[u][column + 16]);
-    const pf_vecf m0 = pf_vec_loadf(&heads->minimum[u][column]), m1 = pf_vec_loadf(&heads->minimum[u][column + 16]);
+    const pf_vecf m0 = pf_vec_loadf(&heads->offset[u][column]), m1 = pf_vec_loadf(&heads->offset[u][column + 16]);
 #define END(m)                                                                                                         \
     if (m < form.height) {                                                                                             \
         float *out = sums + column + m * PF_GEMM_PANEL;                                                                \
@@ -256,7 +179,7 @@ PF_INLINE void end_unit(const exact_form form, const int u, exact_sums sum, cons
 }
 
 /* Group u of a block for some halves of a panel, `column` the first of theirs. */
-PF_INLINE void unit(const exact_form form, const int u, const exact_tile *t, const block_heads *heads, size_t column,
+PF_INLINE void unit(const exact_form form, const int u, const exact_tile *t, const pf_exact_heads *heads, size_t column,
                     const uint8_t *w, const uint32_t *a, float *sums)
 {
     const int halves = halves_of(form.height), steps = PF_EXACT_STEPS / form.units;
@@ -283,7 +206,7 @@ PF_INLINE void unit(const exact_form form, const int u, const exact_tile *t, con
         end_unit(form, u, sum[half], heads, column + (size_t)half * PF_VEC_LANES, a, sums);
 }
 
-PF_INLINE void block(const exact_form form, const exact_tile *t, const block_heads *heads, const uint8_t *w,
+PF_INLINE void block(const exact_form form, const exact_tile *t, const pf_exact_heads *heads, const uint8_t *w,
                      const uint32_t *a)
 {
     float *sums = t->sums;
@@ -299,10 +222,11 @@ PF_INLINE void run_tile(const exact_form form, const exact_tile *t)
     const size_t words = PF_EXACT_WORDS * (size_t)form.height, per_super = PF_GROUP_SUPER_VALUES / PF_EXACT_BLOCK;
     const uint8_t *w = t->panel + pf_exact_block_at(l, t->begin), *super = w;
     const uint32_t *a = t->a;
-    block_heads heads;
+    pf_exact_heads heads;
     size_t left = t->begin % l->group_blocks; /* blocks that the group has still; a span may begin within one */
     if (left != 0) {
-        load_heads(form, l, super, t->panel + pf_exact_scales_at(l, t->begin, 0), &heads);
+        pf_exact_load_heads(form.units, form.has_minima, true, l, super, t->panel + pf_exact_scales_at(l, t->begin, 0),
+                            &heads);
         left = l->group_blocks - left;
     }
     for (size_t b = t->begin, end = t->begin + t->n_blocks; b < end; b++, left--, w += l->block_bytes, a += words) {
@@ -312,7 +236,7 @@ PF_INLINE void run_tile(const exact_form form, const exact_tile *t)
         }
         if (left == 0) {
             PF_PREFETCH(w + t->ahead);
-            load_heads(form, l, super, w, &heads);
+            pf_exact_load_heads(form.units, form.has_minima, true, l, super, w, &heads);
             w += l->head_bytes;
             left = l->group_blocks;
         }

@@ -48,8 +48,8 @@ PF_INLINE void pf_widen(const pf_gemm_weights *w, const pf_gemm_layout *l, int32
     }
 }
 
-void PF_FOR_ISA(pf_gemm_widen)(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
-                               size_t n_pairs, void *out)
+void PF_FOR_ISA(pf_gemm_widen)(const pf_gemm_weights *w, const void *layout, int32_t panel, size_t pair, size_t n_pairs,
+                               void *out)
 {
     pf_widen(w, layout, panel, pair, n_pairs, out);
 }

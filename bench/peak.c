@@ -46,7 +46,7 @@ pf_burst pf_peak_burst_of(const pf_kernel *kernel)
     const bool has_bf16 = kernel->isa >= PF_ISA_AVX512BF16;
     pf_burst_kind kind = PF_BURST_F32;
     if (kernel->op != PF_OP_GEMM && kernel->op != PF_OP_GEMM_EXACT && kernel->op != PF_OP_ATTN) return (pf_burst){ 0 };
-    if (kernel->op == PF_OP_GEMM_EXACT)
+    if (kernel->op == PF_OP_GEMM_EXACT && kernel->act == PF_ACT_INT8)
         kind = PF_BURST_INT4; /* the faster of the two that its matrices take */
     else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
         kind = pf_format_get(kernel->format)->bits == 4 ? PF_BURST_INT4 : PF_BURST_INT8;

@@ -122,19 +122,20 @@ static json_t *model_json(const char *name, const pf_engine *engine)
     json_t *tensors = json_array();
     pf_model_visit_tensors(model, add_tensor, tensors);
     json_t *pard_token = c->pard_token >= 0 ? json_integer(c->pard_token) : NULL;
-    return json_pack(
-        "{s:o, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s*, s:o*, s:s*, s:i, s:s*, s:I, s:I, "
-        "s:o}",
-        "name", pf_json_text(name, strlen(name)), "architecture", pf_architecture_name(c->architecture), "dtype",
-        pf_dtype_name(pf_model_dtype(model)), "parameters", (json_int_t)pf_model_parameter_count(model), "vocab_size",
-        c->vocab_size, "hidden_size", c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers,
-        "heads", c->n_heads, "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context", info.max_context,
-        "tied_embeddings", c->tied_embeddings, "positions", positions_name(c), "rope",
-        c->n_ropes > 0 ? pf_rope_type_name(c->ropes[0].type) : NULL, "pard_token", pard_token, "quantization",
-        c->quantization.scheme != PF_SCHEME_NONE ? c->quantization.words : NULL, "tokens", info.vocab_size,
-        "vocab_fingerprint", pf_engine_tokenizer(engine) ? fingerprint : NULL, "weight_bytes",
-        (json_int_t)pf_model_step_bytes(model), "packed_bytes", (json_int_t)pf_model_packed_bytes(model), "tensors",
-        tensors);
+    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:s*, s:o*, s:s*, "
+                     "s:i, s:s*, s:I, s:I, "
+                     "s:o}",
+                     "name", pf_json_text(name, strlen(name)), "architecture", pf_architecture_name(c->architecture),
+                     "dtype", pf_dtype_name(pf_model_dtype(model)), "act", pf_act_name(pf_model_act(model)),
+                     "parameters", (json_int_t)pf_model_parameter_count(model), "vocab_size", c->vocab_size,
+                     "hidden_size", c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers,
+                     "heads", c->n_heads, "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context",
+                     info.max_context, "tied_embeddings", c->tied_embeddings, "positions", positions_name(c), "rope",
+                     c->n_ropes > 0 ? pf_rope_type_name(c->ropes[0].type) : NULL, "pard_token", pard_token,
+                     "quantization", c->quantization.scheme != PF_SCHEME_NONE ? c->quantization.words : NULL, "tokens",
+                     info.vocab_size, "vocab_fingerprint", pf_engine_tokenizer(engine) ? fingerprint : NULL,
+                     "weight_bytes", (json_int_t)pf_model_step_bytes(model), "packed_bytes",
+                     (json_int_t)pf_model_packed_bytes(model), "tensors", tensors);
 }
 
 /* ---- for people ------------------------------------------------------------------------------------------------- */
@@ -182,8 +183,9 @@ static void print_kernels(pf_out *out, const json_t *kernels)
 
 static void print_model(pf_out *out, const json_t *m)
 {
-    pf_out_print(out, "\nmodel      %s: %s, %s, %.2f million parameters\n", text_of(m, "name"),
-                 text_of(m, "architecture"), text_of(m, "dtype"), (double)number_of(m, "parameters") * 1e-6);
+    const double n_parameters = (double)number_of(m, "parameters");
+    pf_out_print(out, "\nmodel      %s: %s, %s with activations in %s, %.2f million parameters\n", text_of(m, "name"),
+                 text_of(m, "architecture"), text_of(m, "dtype"), text_of(m, "act"), n_parameters * 1e-6);
     pf_out_print(out,
                  "shape      %lld layers, hidden %lld, mlp %lld, %lld heads of %lld on %lld, vocabulary %lld, context "
                  "%lld, positions %s%s%s\n",
@@ -194,8 +196,9 @@ static void print_model(pf_out *out, const json_t *m)
     if (json_object_get(m, "quantization")) pf_out_print(out, "quantised  %s\n", text_of(m, "quantization"));
     if (json_object_get(m, "pard_token"))
         pf_out_print(out, "drafts     in parallel, by token %lld (PARD)\n", number_of(m, "pard_token"));
-    pf_out_print(out, "memory     %.2f MB packed, of which a decode step reads %.2f MB\n",
-                 (double)number_of(m, "packed_bytes") * 1e-6, (double)number_of(m, "weight_bytes") * 1e-6);
+    pf_out_print(out, "memory     %.2f MB packed, %.2f bits a weight, of which a decode step reads %.2f MB\n",
+                 (double)number_of(m, "packed_bytes") * 1e-6, (double)number_of(m, "packed_bytes") * 8.0 / n_parameters,
+                 (double)number_of(m, "weight_bytes") * 1e-6);
     pf_report_print(out, m);
     pf_out_print(out, "\n");
     size_t i;

@@ -123,7 +123,7 @@ GROUP(pf_options_speculation, "Speculation", speculation_rows);
 static const struct pf_option_row running_rows[] = {
     ROW(0, "dtype", "T", "weights: exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
         .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
-    ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
+    ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16, f32 (auto)", KIND_ACT,
         .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
     ROW(0, "gemm", "LIBRARY", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_WORD,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(gemm), .choices = gemm_choices),

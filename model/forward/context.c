@@ -22,7 +22,7 @@ enum {
 
 pf_type pf_context_default_kv_type(const pf_model *model)
 {
-    return pf_format_row_type(model->format);
+    return model->act == PF_ACT_F32 ? PF_TYPE_F32 : pf_format_row_type(model->format);
 }
 
 int32_t pf_context_default_rows(const pf_model *model)

@@ -102,7 +102,7 @@ static pf_format head_format(const pf_model *m, const pf_model_source *src)
     if (pf_checkpoint_groups(&src->checkpoint, id, &groups, &type)) return PF_FORMAT_EXACT;
     const bool is_bf16 = pf_checkpoint_tensor(&src->checkpoint, id, "weight", &tensor, NULL) == PF_OK &&
                          tensor.blocks == PF_GGML_F32 && tensor.type == PF_TYPE_BF16;
-    return is_bf16 ? PF_FORMAT_BF16 : PF_FORMAT_F32;
+    return is_bf16 && m->act != PF_ACT_F32 ? PF_FORMAT_BF16 : PF_FORMAT_F32;
 }
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
 
 /* A model of fewer weights loses more by INT8 activations than their speed is worth: SmolLM2-135M in Q4_1 answers other than in F32
  * (docs/numerics.md). */
-enum { FEWEST_WEIGHTS_OF_GROUPS = 250 * 1000 * 1000 };
+enum { FEWEST_WEIGHTS_OF_INT8 = 250 * 1000 * 1000 };
 
 /* Whether AUTO holds the groups of the file; or, where they are asked for, whether it can. */
 static bool holds_groups(pf_model *m, const pf_model_source *src)
@@ -147,13 +147,24 @@ static bool holds_groups(pf_model *m, const pf_model_source *src)
     m->not_exact[0] = '\0';
     if (asked == PF_DTYPE_EXACT) return visit_matrices(m, &src->checkpoint, has_groups);
     if (!src->checkpoint.has_groups || !has_own_products(src)) return false;
-    if (act != PF_ACTIVATIONS_AUTO && act != PF_ACTIVATIONS_INT8) return false;
-    if (!visit_matrices(m, &src->checkpoint, has_groups)) return false;
-    if (step_weights(&src->checkpoint) >= FEWEST_WEIGHTS_OF_GROUPS) return true;
-    snprintf(m->not_exact, sizeof m->not_exact,
-             "INT8 activations cost a model of less than %d million weights too much",
-             FEWEST_WEIGHTS_OF_GROUPS / 1000000);
-    return false;
+    if (act == PF_ACTIVATIONS_BF16) return false;
+    return visit_matrices(m, &src->checkpoint, has_groups);
+}
+
+/* The activations of a model, in the format that was chosen. AUTO with AUTO weights makes those of small models F32. */
+static pf_status resolve_activations(pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    const pf_activations asked = src->options->activations;
+    m->act_reason = asked == PF_ACTIVATIONS_AUTO ? "the default" : "asked for";
+    if (asked == PF_ACTIVATIONS_AUTO && m->is_default && m->format == PF_FORMAT_EXACT &&
+        step_weights(&src->checkpoint) < FEWEST_WEIGHTS_OF_INT8) {
+        m->act = PF_ACT_F32;
+        m->act_reason = "int8 costs a model of less than 250 million weights too much";
+        return PF_OK;
+    }
+    pf_error why = { 0 };
+    const pf_status status = pf_activations_resolve(m->format, asked, &m->act, &why);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
 }
 
 /* AUTO keeps the format of a file that `pilotfish quantize` wrote; pf_dtype_choose decides for others. */
@@ -238,9 +249,7 @@ pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *err
     PF_TRY(resolve_dtype(m, src, error));
     m->format = pf_dtype_format(m->dtype);
     m->row_type = m->format == PF_FORMAT_EXACT ? PF_TYPE_F32 : pf_format_row_type(m->format);
-    pf_error why = { 0 };
-    const pf_status status = pf_activations_resolve(m->format, src->options->activations, &m->act, &why);
-    if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
+    PF_TRY(resolve_activations(m, src, error));
     PF_TRY(resolve_head(m, src, error));
     const char *type;
     pf_group_format groups;

@@ -168,13 +168,11 @@ static void explain_format(const pf_model *m, char *out, size_t capacity)
 /* Explains the format and the kernel. */
 static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out, size_t capacity)
 {
-    const pf_format_info *format = pf_format_get(m->format);
     const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
-    char why[256], act[64] = "";
+    char why[256], act[160] = "";
     explain_format(m, why, sizeof why);
     if (pf_format_is_integer(m->format))
-        snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
-                 m->act == format->act ? "the default" : "asked for");
+        snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act), m->act_reason);
     if (m->products != NULL)
         snprintf(out, capacity, "%s%s; oneDNN's product was asked for, which multiplies activations in %s", why, act,
                  pf_act_name(kernel->act));
@@ -199,8 +197,9 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
              is_exact ? groups : kernel->packing);
     if (is_exact)
         snprintf(v->reason, sizeof v->reason,
-                 "the numbers of the file, bit for bit: it has %s; activations are in int8 with a scale for every 32",
-                 linear->file_type);
+                 "the numbers of the file, bit for bit: it has %s; activations are in %s%s (%s)", linear->file_type,
+                 pf_act_name(kernel->act), kernel->act == PF_ACT_INT8 ? " with a scale for every 32" : "",
+                 m->act_reason);
     else if (reason != NULL)
         snprintf(v->reason, sizeof v->reason, "%s", reason);
     else

@@ -54,6 +54,7 @@ struct pf_model {
     bool not_representable_in_12_bits; /* BF16 instead of BF16_12: the weights do not fit */
     pf_format format;                  /* of the panels */
     pf_act act;                        /* of the activations */
+    const char *act_reason;            /* why: a static string */
     bool has_rows;                     /* rows of the embedding are stored apart from panels */
     bool looks_up_groups;              /* looked_up has them */
     pf_type row_type;                  /* of embedding rows: F32 or BF16 */

@@ -59,6 +59,15 @@ class QuantisedGoldenTest(unittest.TestCase):
 
         self.for_each_case(check)
 
+    def test_a_small_model_has_the_logits_of_f32_by_default(self):
+        def check(model, expected):
+            self.assertEqual(self.engine.logits(model, expected["tokens"], "auto"),
+                             self.engine.logits(model, expected["tokens"], "f32"))
+            info = self.engine.json("info", "-m", model)["model"]
+            self.assertEqual((info["dtype"], info["act"]), ("exact" if has_groups(expected["says"]) else "f32", "f32"))
+
+        self.for_each_case(check)
+
     def test_bf16_rounds_the_weights_once_more(self):
         def check(model, expected):
             rows = self.engine.logits(model, expected["tokens"], "bf16")

@@ -176,14 +176,23 @@ static const char *write_model(const types *t, bool widened, const char *name, c
 
 /* ---- logits ---- */
 
-static pf_status load(const char *path, pf_dtype dtype, pf_team *team, pf_model **out, pf_error *error)
+static pf_status load_acting(const char *path, pf_dtype dtype, pf_activations activations, pf_team *team,
+                             pf_model **out, pf_error *error)
 {
-    const pf_model_options options = { .dtype = dtype, .isa = pf_cpu_best_isa(), .team = team };
+    const pf_model_options options = {
+        .dtype = dtype, .activations = activations, .isa = pf_cpu_best_isa(), .team = team
+    };
     return pf_model_load(path, &options, out, error);
 }
 
+static pf_status load(const char *path, pf_dtype dtype, pf_team *team, pf_model **out, pf_error *error)
+{
+    return load_acting(path, dtype, PF_ACTIVATIONS_AUTO, team, out, error);
+}
+
 /* Logits of all tokens, fed `at_once` at a time by n_threads. */
-static void compute(const char *path, pf_dtype dtype, int32_t n_threads, int32_t at_once, float *out)
+static void compute_acting(const char *path, pf_dtype dtype, pf_activations activations, int32_t n_threads,
+                           int32_t at_once, float *out)
 {
     pf_error error = { 0 };
     pf_team *team;
@@ -191,7 +200,7 @@ static void compute(const char *path, pf_dtype dtype, int32_t n_threads, int32_t
     pf_context *context;
     pf_kv_seq seq;
     assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
-    assert_ok(load(path, dtype, team, &model, &error), error);
+    assert_ok(load_acting(path, dtype, activations, team, &model, &error), error);
     assert_int_equal(pf_model_dtype(model), dtype);
     const pf_context_config config = {
         .max_tokens = 64, .max_sequences = 1, .max_rows = 64, .max_logit_rows = 64, .kv_type = PF_TYPE_F32
@@ -208,6 +217,11 @@ static void compute(const char *path, pf_dtype dtype, int32_t n_threads, int32_t
     pf_context_destroy(context);
     pf_model_release(model);
     pf_team_destroy(team);
+}
+
+static void compute(const char *path, pf_dtype dtype, int32_t n_threads, int32_t at_once, float *out)
+{
+    compute_acting(path, dtype, PF_ACTIVATIONS_AUTO, n_threads, at_once, out);
 }
 
 /* The root of the squares of the differences over that of the logits. */
@@ -236,6 +250,10 @@ static void check_types(const types *t, const char *what)
     assert_memory_equal(again, wide, sizeof wide);
     compute(one, PF_DTYPE_EXACT, 2, 4, again);
     if (memcmp(again, exact, sizeof exact) != 0) fail_msg("%s: logits depend on rows or threads", what);
+    compute_acting(one, PF_DTYPE_EXACT, PF_ACTIVATIONS_F32, 1, N_TOKENS, again);
+    if (memcmp(again, wide, sizeof wide) != 0) fail_msg("%s: F32 activations do not give the logits of f32", what);
+    compute_acting(one, PF_DTYPE_EXACT, PF_ACTIVATIONS_F32, 2, 4, again);
+    if (memcmp(again, wide, sizeof wide) != 0) fail_msg("%s: with F32 activations logits depend on rows", what);
 }
 
 static void every_block_type_gives_the_logits_of_f32_within_the_rounding_of_activations(void **state)
@@ -310,7 +328,7 @@ static void info_says_what_holds_the_blocks_of_each_tensor(void **state)
     pf_team_destroy(team);
 }
 
-static void a_small_model_is_f32_by_default_and_info_says_why(void **state)
+static void a_small_model_has_f32_activations_by_default_and_info_says_why(void **state)
 {
     (void)state;
     const types t = all_of(PF_GGML_Q4_0);
@@ -321,8 +339,10 @@ static void a_small_model_is_f32_by_default_and_info_says_why(void **state)
     write_model(&t, false, "model.gguf", path);
     assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
     assert_ok(load(path, PF_DTYPE_AUTO, team, &model, &error), error);
-    assert_int_equal(pf_model_dtype(model), PF_DTYPE_F32);
-    check_reason(model, "blk.0.ffn_down", "INT8 activations cost a model of less than 250 million weights too much");
+    assert_int_equal(pf_model_dtype(model), PF_DTYPE_EXACT);
+    assert_int_equal(pf_model_act(model), PF_ACT_F32);
+    check_reason(model, "blk.0.ffn_down",
+                 "activations are in f32 (int8 costs a model of less than 250 million weights too much)");
     pf_model_release(model);
     pf_team_destroy(team);
 }
@@ -376,7 +396,7 @@ int main(void)
         T(every_block_type_gives_the_logits_of_f32_within_the_rounding_of_activations),
         T(files_of_several_types_give_them_too),
         T(info_says_what_holds_the_blocks_of_each_tensor),
-        T(a_small_model_is_f32_by_default_and_info_says_why),
+        T(a_small_model_has_f32_activations_by_default_and_info_says_why),
         T(a_matrix_of_numbers_among_the_layers_makes_it_f32_and_says_which),
         T(heads_that_need_numbers_are_refused),
     };

@@ -402,6 +402,10 @@ pf_jinja_value pf_jinja_call(pf_jinja_run *run, const pf_jinja_value *callee, co
 {
     if (!pf_jinja_is_well(run->heap)) return nothing();
     if (callee->kind == PF_JINJA_UNDEFINED) return fail_undefined(run, callee);
+    if (callee->kind == PF_JINJA_NAMESPACE) {
+        const pf_jinja_value *loop = pf_jinja_get_text(run->heap, callee, PF_JINJA_LOOP_CALL);
+        if (loop != NULL) callee = loop;
+    }
     if (callee->kind != PF_JINJA_CALLABLE) {
         PF_JINJA_FAIL_KIND(run, callee, "cannot be called");
         return nothing();

@@ -619,9 +619,10 @@ static pf_jinja_node *parse_for(parser *p)
     expect_name(p, "in");
     pf_jinja_node *sequence = parse_tuple(p, false);
     pf_jinja_node *condition = take_name(p, "if") ? parse_expression(p) : NULL;
-    if (is_name(now(p), "recursive")) pf_jinja_fail(p->heap, PF_UNSUPPORTED, "recursive loops are not known");
+    const bool is_recursive = take_name(p, "recursive");
     end_tag(p);
     if (node == NULL) return NULL;
+    node->value = pf_jinja_bool(is_recursive);
     node->a = target;
     node->b = sequence;
     node->c = condition;

@@ -115,7 +115,7 @@ static void put(pf_jinja_run *run, pf_jinja_value *dict, const char *name, pf_ji
 }
 
 /* The fields of `loop` at item i of a list. */
-static void describe_loop(pf_jinja_run *run, pf_jinja_value *loop, const pf_jinja_list *list, size_t i)
+static void describe_loop(pf_jinja_run *run, pf_jinja_value *loop, const pf_jinja_list *list, size_t i, int64_t depth)
 {
     const int64_t at = (int64_t)i, n = (int64_t)list->n;
     put(run, loop, "index0", pf_jinja_int(at));
@@ -127,8 +127,8 @@ static void describe_loop(pf_jinja_run *run, pf_jinja_value *loop, const pf_jinj
     put(run, loop, "length", pf_jinja_int(n));
     put(run, loop, "previtem", i > 0 ? list->items[i - 1] : pf_jinja_undefined(PF_JINJA_TEXT("previtem")));
     put(run, loop, "nextitem", i + 1 < list->n ? list->items[i + 1] : pf_jinja_undefined(PF_JINJA_TEXT("nextitem")));
-    put(run, loop, "depth", pf_jinja_int(1));
-    put(run, loop, "depth0", pf_jinja_int(0));
+    put(run, loop, "depth", pf_jinja_int(depth));
+    put(run, loop, "depth0", pf_jinja_int(depth - 1));
 }
 
 /* The items for which the loop's condition holds. */
@@ -147,16 +147,27 @@ static pf_jinja_value chosen_items(pf_jinja_run *run, const pf_jinja_node *node,
     return chosen;
 }
 
-static void run_loop(pf_jinja_run *run, const pf_jinja_node *node, const pf_jinja_list *list)
+/* Makes `loop` callable with other items: they go through the same loop, in the scope around it. */
+static void put_call(pf_jinja_run *run, const pf_jinja_node *node, pf_jinja_value *loop)
+{
+    pf_jinja_value call = pf_jinja_new_callable(run, NULL, *loop);
+    if (call.kind != PF_JINJA_CALLABLE) return;
+    call.as.called->macro = node;
+    call.as.called->scope = run->scope->around;
+    pf_jinja_put(run->heap, loop, pf_jinja_string(PF_JINJA_LOOP_CALL), call);
+}
+
+static void run_loop(pf_jinja_run *run, const pf_jinja_node *node, const pf_jinja_list *list, int64_t depth)
 {
     pf_jinja_scope *const around = run->scope, *scope = open_lasting_scope(run);
     pf_jinja_value loop = pf_jinja_new_dict(run->heap, PF_JINJA_NAMESPACE);
     if (scope == NULL || !pf_jinja_is_well(run->heap)) return;
     put(run, &loop, "cycle", pf_jinja_new_callable(run, cycle, loop));
     put(run, &loop, "changed", pf_jinja_new_callable(run, changed, loop));
+    if (node->value.as.boolean) put_call(run, node, &loop);
     for (size_t i = 0; i < list->n && pf_jinja_step(run->heap, 1); i++) {
         scope->names.as.dict->n = 0; /* what an iteration sets, the next does not see */
-        describe_loop(run, &loop, list, i);
+        describe_loop(run, &loop, list, i, depth);
         pf_jinja_assign(run, PF_JINJA_TEXT("loop"), loop);
         assign_target(run, node->a, list->items[i]);
         pf_jinja_execute(run, node->items);
@@ -167,17 +178,42 @@ static void run_loop(pf_jinja_run *run, const pf_jinja_node *node, const pf_jinj
     run->scope = around;
 }
 
-static void execute_for(pf_jinja_run *run, const pf_jinja_node *node)
+/* The loop over the items of a value; depth: of its `loop`. */
+static void loop_over(pf_jinja_run *run, const pf_jinja_node *node, const pf_jinja_value *sequence, int64_t depth)
 {
-    const pf_jinja_value sequence = pf_jinja_evaluate(run, node->b);
-    const pf_jinja_value all = pf_jinja_items(run, &sequence);
+    const pf_jinja_value all = pf_jinja_items(run, sequence);
     if (!pf_jinja_is_well(run->heap)) return;
     const pf_jinja_value items = chosen_items(run, node, &all);
     if (!pf_jinja_is_well(run->heap)) return;
     if (items.as.list->n == 0)
         pf_jinja_execute(run, node->other);
     else
-        run_loop(run, node, items.as.list);
+        run_loop(run, node, items.as.list, depth);
+}
+
+static void execute_for(pf_jinja_run *run, const pf_jinja_node *node)
+{
+    const pf_jinja_value sequence = pf_jinja_evaluate(run, node->b);
+    loop_over(run, node, &sequence, 1);
+}
+
+/* loop(items) of a recursive loop: what it prints, one level deeper. */
+static pf_jinja_value call_loop(pf_jinja_run *run, const pf_jinja_callable *loop, const pf_jinja_arguments *args)
+{
+    const pf_jinja_value *items = pf_jinja_argument(args, 0, "iterable");
+    const pf_jinja_value *depth = pf_jinja_get_text(run->heap, &loop->self, PF_JINJA_TEXT("depth"));
+    pf_jinja_scope *const before = run->scope;
+    pf_jinja_builder text = { .n = 0 }, *const out = run->out;
+    if (items == NULL || args->n + args->n_named != 1) {
+        pf_jinja_fail(run->heap, PF_INVALID, "a loop is called with one value, the items");
+        return pf_jinja_none();
+    }
+    run->scope = loop->scope;
+    run->out = &text;
+    loop_over(run, loop->macro, items, (depth != NULL ? depth->as.integer : 0) + 1);
+    run->out = out;
+    run->scope = before;
+    return pf_jinja_string((pf_jinja_text){ text.data, text.n });
 }
 
 /* ---- macros ---------------------------------------------------------------------------------------------------------- */
@@ -222,6 +258,7 @@ static void bind_parameters(pf_jinja_run *run, const pf_jinja_node *macro, const
 
 pf_jinja_value pf_jinja_call_macro(pf_jinja_run *run, const pf_jinja_callable *macro, const pf_jinja_arguments *args)
 {
+    if (macro->macro->kind == PF_JINJA_NODE_FOR) return call_loop(run, macro, args);
     pf_jinja_scope *const before = run->scope;
     pf_jinja_value printed = pf_jinja_string(PF_JINJA_TEXT(""));
     run->scope = macro->scope;

@@ -33,8 +33,8 @@ typedef pf_jinja_value pf_jinja_function(pf_jinja_run *run, const pf_jinja_value
 struct pf_jinja_callable {
     pf_jinja_function *function; /* NULL: a macro */
     pf_jinja_value self;         /* of a method; a function's own state */
-    const pf_jinja_node *macro;  /* MACRO or CALL_BLOCK */
-    pf_jinja_scope *scope;       /* where the macro was defined */
+    const pf_jinja_node *macro;  /* MACRO or CALL_BLOCK; FOR: the body of a recursive loop */
+    pf_jinja_scope *scope;       /* where it was defined */
 };
 
 /* The argument at a position, or by its name; NULL: not given. */
@@ -81,6 +81,9 @@ pf_jinja_value pf_jinja_call_macro(pf_jinja_run *run, const pf_jinja_callable *m
 
 pf_jinja_value *pf_jinja_look_up(pf_jinja_run *run, pf_jinja_text name);
 void pf_jinja_assign(pf_jinja_run *run, pf_jinja_text name, pf_jinja_value value);
+
+/* What `loop` of a recursive loop is called by: its field of this name. */
+#define PF_JINJA_LOOP_CALL PF_JINJA_TEXT(" call")
 
 /* A new scope within the present one, which becomes the present one; false: the heap has failed. */
 bool pf_jinja_open_scope(pf_jinja_run *run, pf_jinja_scope *scope);

@@ -30,7 +30,7 @@ typedef enum {
     PF_JINJA_NODE_TEXT,         /* prints text */
     PF_JINJA_NODE_PRINT,        /* prints a */
     PF_JINJA_NODE_IF,           /* if a: items, else other */
-    PF_JINJA_NODE_FOR,          /* for a in b if c: items, else other */
+    PF_JINJA_NODE_FOR,          /* for a in b if c: items, else other; value: recursive or not */
     PF_JINJA_NODE_SET,          /* a = b */
     PF_JINJA_NODE_SET_BLOCK,    /* a = what items print, through the filters b */
     PF_JINJA_NODE_MACRO,        /* text(keywords: parameters with defaults): items */

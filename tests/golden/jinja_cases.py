@@ -12,7 +12,7 @@ import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-VARIABLES = {"messages":[{"role":"system","content":"You are é helpful.  "},{"role":"user","content":"  Hi <there> & \"you\"\n"},{"role":"assistant","content":"Yes","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"a":1,"b":[1.5,None,True],"c":"x'y"}}}]},{"role":"user","content":[{"type":"text","text":"multi"},{"type":"image"}]}],"bos_token":"<s>","eos_token":"</s>","add_generation_prompt":True,"n":7,"x":-3,"f":2.5,"big":1e20,"small":1e-7,"l":[3,1,2],"words":["b","A","c"],"d":{"z":1,"a":{"b":[1,2]}},"s":"Hello World foo","u":"ÄÖÜ straße","e":"","none":None,"t":True,
+VARIABLES = {"messages":[{"role":"system","content":"You are é helpful.  "},{"role":"user","content":"  Hi <there> & \"you\"\n"},{"role":"assistant","content":"Yes","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"a":1,"b":[1.5,None,True],"c":"x'y"}}}]},{"role":"user","content":[{"type":"text","text":"multi"},{"type":"image"}]}],"bos_token":"<s>","eos_token":"</s>","add_generation_prompt":True,"n":7,"x":-3,"f":2.5,"big":1e20,"small":1e-7,"l":[3,1,2],"words":["b","A","c"],"d":{"z":1,"a":{"b":[1,2]}},"s":"Hello World foo","u":"ÄÖÜ straße","e":"","none":None,"t":True,"tree":[{"n":"a","kids":[{"n":"b","kids":[{"n":"c","kids":[]}]},{"n":"d"}]},{"n":"e","kids":[]}],
 "tools":[{"type":"function","function":{"name":"get_weather","description":"Get it","parameters":{"type":"object","properties":{"city":{"type":"string","description":"City"},"n":{"type":["integer","null"]}},"required":["city"]}}}]}
 
 # Cases between lines of three dashes.
@@ -172,6 +172,30 @@ j
 {{ '}'.format(1) }}
 ---
 {{ '%300d|%-3d|%.3f|%+d' % (1, 2, 2.5, 3) }}
+---
+{% for x in tree recursive %}{{ loop.depth }}{{ loop.depth0 }}{{ x.n }}{% if x.kids %}({{ loop(x.kids) }}){% endif %}{{ loop.index }};{% endfor %}
+---
+{% for x in tree if x.n != 'd' recursive %}{{ x.n }}[{{ loop(x.kids) }}]{% else %}none{% endfor %}
+---
+{% set y = 'out' %}{% for x in tree recursive %}{{ y }}{% set y = x.n %}{{ y }}{% if x.kids %}{{ loop(x.kids) | upper }}{% endif %}{% endfor %}{{ y }}
+---
+{% for x in tree recursive %}{% for z in 'pq' %}{{ z }}{{ loop.depth }}{% endfor %}{% if x.kids %}{{ loop(iterable=x.kids) }}{% endif %}{% endfor %}
+---
+{% for k, v in d.items() recursive %}{{ k }}{% if v is mapping %}<{{ loop(v.items()) }}>{% endif %}{% endfor %}
+---
+{% for x in tree recursive %}{% if x.n == 'd' %}{% break %}{% endif %}{{ x.n }}{% if x.kids %}{{ loop(x.kids) }}{% endif %}{{ loop.last }}{% endfor %}
+---
+{% for x in tree recursive %}{{ loop(tree) }}{% endfor %}
+---
+{% for x in tree %}{{ loop(x.kids) }}{% endfor %}
+---
+{% for x in tree recursive %}{{ loop() }}{% endfor %}
+---
+{% for x in tree recursive %}{{ loop(x.kids, 1) }}{% endfor %}
+---
+{% for x in tree recursive %}{{ loop(7) }}{% endfor %}
+---
+{% for x in recursive %}{{ x }}{% endfor %}
 '''
 
 

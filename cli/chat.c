@@ -87,8 +87,7 @@ pf_status pf_chat_open(const pf_options *options, pf_out *out, pf_chat *chat, pf
     chat->out = out;
     PF_TRY(pf_request_seed(options, &chat->seed, error));
     PF_TRY(pf_setup_open(options, false, &chat->setup, error));
-    if (!chat->setup.tokenizer)
-        return pf_fail(error, PF_INVALID, "a chat needs text, and the model's directory has no tokenizer.json");
+    if (!chat->setup.tokenizer) return pf_fail(error, PF_INVALID, "a chat needs text, and the model has no tokenizer");
     PF_TRY(open_template(options, &chat->chat_template, error));
     chat->tokens = calloc((size_t)chat->setup.max_context, sizeof *chat->tokens);
     if (!chat->tokens || pf_conversation_begin(&chat->conversation) != PF_OK ||

@@ -200,8 +200,7 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
     PF_TRY(read_prompts(g->options, prompts, g->error));
     PF_TRY(pf_setup_open(g->options, true, setup, g->error));
     if (!setup->tokenizer)
-        return pf_fail(g->error, PF_INVALID,
-                       "prompts need a tokenizer, and the target's directory has no tokenizer.json");
+        return pf_fail(g->error, PF_INVALID, "prompts need a tokenizer, and the target has no tokenizer");
     pf_progress progress;
     pf_acceptance_bench bench = {
         .speculative = setup->session,

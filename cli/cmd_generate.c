@@ -263,7 +263,7 @@ static pf_status read_chat(const pf_options *options, const pf_setup *setup, pf_
     char directory[PF_MAX_PATH];
     pf_bytes text = { 0 };
     if (setup->tokenizer == NULL)
-        return pf_fail(error, PF_INVALID, "--chat needs text, and the model's directory has no tokenizer.json");
+        return pf_fail(error, PF_INVALID, "--chat needs text, and the model has no tokenizer");
     PF_TRY(pf_hub_find_tokenizer(options->model != NULL ? options->model : options->draft, directory, error));
     const pf_status status = pf_input_read_chat(options->chat_file, directory, setup->tokenizer, &text, ids, error);
     pf_bytes_clear(&text);
@@ -282,7 +282,7 @@ static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *
     else
         PF_TRY(pf_input_read_prompt(options, setup->tokenizer, text, error));
     if (options->stops.n > 0 && !setup->tokenizer)
-        return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
+        return pf_fail(error, PF_INVALID, "--stop needs text, and the model has no tokenizer");
     return PF_OK;
 }
 

@@ -195,7 +195,7 @@ static const char *find_lack_of_tokenizer(const char *directory)
     pf_tokenizer *tokenizer = NULL;
     const pf_status status = pf_tokenizer_open(directory, &tokenizer, NULL);
     pf_tokenizer_close(tokenizer);
-    return status == PF_OK || status == PF_UNSUPPORTED ? NULL : "not its tokenizer.json";
+    return status == PF_OK || status == PF_UNSUPPORTED ? NULL : "not its tokenizer";
 }
 
 /* tag: of a GGUF file, or NULL. */

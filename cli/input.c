@@ -126,8 +126,7 @@ pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *erro
 pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                pf_error *error)
 {
-    if (!tokenizer)
-        return pf_fail(error, PF_INVALID, "the model's directory has no tokenizer.json: give the prompt as --tokens");
+    if (!tokenizer) return pf_fail(error, PF_INVALID, "the model has no tokenizer: give the prompt as --tokens");
     char *file = NULL;
     const char *text = options->prompt;
     size_t n_bytes = text ? strlen(text) : 0;

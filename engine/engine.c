@@ -200,7 +200,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     PF_TRY(open_tokenizer(engine, path, error));
     /* A token that was added, to pad with most often, may lie past the embedding: a text that has it is refused then. */
     if (engine->tokenizer && pf_tokenizer_base_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
-        return pf_fail(error, PF_FORMAT, "%s: tokenizer.json has ids up to %d, but config.json says vocab_size %d",
+        return pf_fail(error, PF_FORMAT, "%s: the tokenizer has ids up to %d, but the model has a vocab_size of %d",
                        path, pf_tokenizer_base_size(engine->tokenizer) - 1, pf_model_config(engine->model)->vocab_size);
 
     const bool are_given = options->n_threads > 0 || options->n_cores > 0;

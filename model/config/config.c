@@ -248,10 +248,34 @@ static pf_status load_gguf(const char *path, const pf_load_policy *policy, pf_co
     return status;
 }
 
+/* A quantization_config in a file of its own, as AutoGPTQ and AutoAWQ wrote it at first, without a method. It counts where config.json
+ * has none. */
+static pf_status read_quantization_file(const char *directory, const pf_json *config, pf_config *c, pf_error *error)
+{
+    static const char *const files[][2] = { { "quantize_config.json", "gptq" }, { "quant_config.json", "awq" } };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[PF_FILE_PATH_BYTES];
+        pf_json doc = { 0 };
+        const json_t *in_config = json_object_get(config->root, "quantization_config");
+        if (in_config != NULL && !json_is_null(in_config)) return PF_OK;
+        if (pf_file_join(directory, files[i][0], path, NULL) != PF_OK || pf_file_is_absent(path)) continue;
+        PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
+        pf_status status = PF_OK;
+        if (json_object_get(doc.root, "quant_method") == NULL &&
+            json_object_set_new(doc.root, "quant_method", json_string(files[i][1])) != 0)
+            status = pf_fail(error, PF_FORMAT, "%s: it is no object, expected one with bits", path);
+        if (status == PF_OK) status = pf_quantization_read(&doc, &c->quantization, error);
+        pf_json_close(&doc);
+        return status;
+    }
+    return PF_OK;
+}
+
 pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     pf_json doc = { 0 }, generation = { 0 };
+    pf_config c = { 0 };
     if (pf_gguf_is_file(directory)) return load_gguf(directory, policy, out, error);
     PF_TRY(pf_file_join(directory, "config.json", path, error));
     const pf_status opened = pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error);
@@ -262,9 +286,11 @@ pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf
     pf_error absent = { 0 }; /* a missing file is no failure */
     pf_status status = pf_json_open(path, PF_MAX_CONFIG_BYTES, &generation, &absent);
     if (status == PF_OK || status == PF_UNAVAILABLE)
-        status = read_documents(&doc, status == PF_OK ? &generation : NULL, policy, out, error);
+        status = read_documents(&doc, status == PF_OK ? &generation : NULL, policy, &c, error);
     else if (error)
         *error = absent;
+    if (status == PF_OK) status = read_quantization_file(directory, &doc, &c, error);
+    if (status == PF_OK) *out = c;
     pf_json_close(&generation);
     pf_json_close(&doc);
     return status;

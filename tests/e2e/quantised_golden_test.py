@@ -102,6 +102,26 @@ class QuantisedGoldenTest(unittest.TestCase):
 
         self.for_each_case(check)
 
+    def test_a_file_of_the_quantization_alone_is_read(self):
+        def check(model, expected):
+            config = json.loads((model / "config.json").read_text())
+            quantization = config.pop("quantization_config")
+            file = {"gptq": "quantize_config.json", "awq": "quant_config.json"}.get(quantization.pop("quant_method"))
+            if file is None:
+                return
+            with tempfile.TemporaryDirectory() as scratch:
+                (Path(scratch) / "config.json").write_text(json.dumps(config))
+                (Path(scratch) / file).write_text(json.dumps(quantization))
+                (Path(scratch) / "model.safetensors").symlink_to(model / "model.safetensors")
+                self.assertEqual(self.engine.logits(scratch, expected["tokens"]),
+                                 self.engine.logits(model, expected["tokens"]))
+                for wrong in ("[]", "7", "{}", '{"bits": 5}', "{"):
+                    (Path(scratch) / file).write_text(wrong)
+                    with self.assertRaisesRegex(Refused, file):
+                        self.engine.logits(scratch, [1])
+
+        self.for_each_case(check)
+
     def test_quantising_again_is_refused_by_the_name_of_the_scheme(self):
         def check(model, expected):
             with tempfile.TemporaryDirectory() as scratch:

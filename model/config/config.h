@@ -56,6 +56,8 @@ typedef struct {
     bool head_pairs; /* row 2 i + j of a head of Q and K in the file is row i + j * head_dim / 2: Llama and its kin */
     bool fused_qkv;  /* one tensor holds Q, K and V */
     bool fused_gate_up; /* one tensor holds GATE and UP */
+    bool experts_apart; /* a tensor an expert, as in files of before stacked experts */
+    bool fused_expert_gate_up;
 } pf_gguf_form;
 
 /* A field that the type does not use is 0. All numbers are finite. */

@@ -80,6 +80,16 @@ static const pf_tensor_pattern PATTERNS[PF_N_TENSOR_ROLES] = {
 /* Where one tensor holds several roles. */
 static const pf_tensor_pattern FUSED_QKV = { .name = BLOCK "attn_qkv", .layout = PF_LAYOUT_QKV };
 static const pf_tensor_pattern FUSED_GATE_UP = { .name = BLOCK "ffn_up", .layout = PF_LAYOUT_GATE_UP };
+static const pf_tensor_pattern FUSED_EXPERTS = { .name = BLOCK "ffn_gate_up_exps",
+                                                 .layout = PF_LAYOUT_GATE_UP,
+                                                 .stacked = true };
+
+/* A tensor an expert. */
+static const pf_tensor_pattern EXPERTS_APART[PF_N_TENSOR_ROLES] = {
+    [PF_TENSOR_EXPERT_GATE] = { BLOCK "ffn_gate.%e" },
+    [PF_TENSOR_EXPERT_UP] = { BLOCK "ffn_up.%e" },
+    [PF_TENSOR_EXPERT_DOWN] = { BLOCK "ffn_down.%e" },
+};
 
 const pf_tensor_pattern *pf_gguf_pattern(const pf_config *config, pf_tensor_role role)
 {
@@ -88,6 +98,9 @@ const pf_tensor_pattern *pf_gguf_pattern(const pf_config *config, pf_tensor_role
     const bool is_qkv = role == PF_TENSOR_Q || role == PF_TENSOR_K || role == PF_TENSOR_V;
     if (is_qkv && form->fused_qkv) return &FUSED_QKV;
     if ((role == PF_TENSOR_GATE || role == PF_TENSOR_UP) && form->fused_gate_up) return &FUSED_GATE_UP;
+    if (form->experts_apart && EXPERTS_APART[role].name != NULL) return &EXPERTS_APART[role];
+    if ((role == PF_TENSOR_EXPERT_GATE || role == PF_TENSOR_EXPERT_UP) && form->fused_expert_gate_up)
+        return &FUSED_EXPERTS;
     for (int i = 0; i < PF_GGUF_MAX_NAMES && row->names[i].pattern.name != NULL; i++)
         if (row->names[i].role == role) return &row->names[i].pattern;
     return &PATTERNS[role];
@@ -404,7 +417,9 @@ pf_status pf_gguf_config_document(const pf_gguf *file, pf_json *out, pf_gguf_for
                             .head_pairs = b.row->head_pairs,
                             .fused_qkv = pf_gguf_builder_has_tensor(&b, "attn_qkv.weight"),
                             .fused_gate_up = pf_gguf_builder_has_tensor(&b, "ffn_up.weight") &&
-                                             !pf_gguf_builder_has_tensor(&b, "ffn_gate.weight") };
+                                             !pf_gguf_builder_has_tensor(&b, "ffn_gate.weight"),
+                            .experts_apart = pf_gguf_builder_has_tensor(&b, "ffn_down.0.weight"),
+                            .fused_expert_gate_up = pf_gguf_builder_has_tensor(&b, "ffn_gate_up_exps.weight") };
     out->root = b.root;
     snprintf(out->name, sizeof out->name, "%s", pf_gguf_path(file));
     return PF_OK;

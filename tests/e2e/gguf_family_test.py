@@ -18,7 +18,8 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "oracle"), str(ROOT / "tests" / "e2e")]
 from engine import TOLERANCE, Engine, Refused, distance  # noqa: E402
-from gguf_converter import ARCHITECTURES, Blocks, Converter, Tensor, Unwritable, convert, join, write_gguf  # noqa: E402
+from gguf_converter import ARCHITECTURES, Blocks, Converter, Tensor, Unwritable, convert, join  # noqa: E402
+from gguf_converter import split_experts, stack, write_gguf  # noqa: E402
 
 FAMILIES = ROOT / "tests" / "golden" / "families"
 N_PROMPT = 33
@@ -106,6 +107,25 @@ class GgufFamilyTest(unittest.TestCase):
                 expected = self.logits(plain)
                 fused, _ = self.convert(case, fuse)
                 self.assertEqual(self.logits(fused), expected)
+
+    def test_experts_are_read_from_a_tensor_each_and_with_gate_and_up_in_one(self):
+        def part(c):
+            for name in [n for n in c.tensors if n.endswith("_exps.weight")]:
+                for i, expert in enumerate(split_experts(c.tensors.pop(name))):
+                    c.tensors[name.replace("_exps", f".{i}")] = expert
+
+        def fuse(c):
+            for layer in range(c.layers):
+                halves = [split_experts(c.tensors.pop(f"blk.{layer}.ffn_{x}_exps.weight")) for x in ("gate", "up")]
+                c.tensors[f"blk.{layer}.ffn_gate_up_exps.weight"] = stack([join(pair) for pair in zip(*halves)])
+
+        for case in ("mixtral", "qwen3_moe"):
+            for change in (part, fuse):
+                with self.subTest(case, change=change.__name__):
+                    plain, _ = self.convert(case)
+                    expected = self.logits(plain)
+                    changed, _ = self.convert(case, change)
+                    self.assertEqual(self.logits(changed), expected)
 
     def test_a_head_that_is_the_embedding_may_be_there_twice(self):
         def add_head(c):

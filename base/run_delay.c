@@ -1,17 +1,17 @@
 #include "base/run_delay.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 bool pf_run_delay_read(uint64_t *run_ns, uint64_t *delay_ns)
 {
     FILE *file = fopen("/proc/self/schedstat", "re");
     if (file == NULL) return false;
-    uint64_t run, delay;
-    const bool has_both = fscanf(file, "%" SCNu64 " %" SCNu64, &run, &delay) == 2;
+    char line[128], *run_end, *delay_end;
+    const bool is_read = fgets(line, sizeof line, file) != NULL;
     fclose(file);
-    if (!has_both) return false;
-    *run_ns = run;
-    *delay_ns = delay;
-    return true;
+    if (!is_read) return false;
+    *run_ns = strtoull(line, &run_end, 10);
+    *delay_ns = strtoull(run_end, &delay_end, 10);
+    return run_end != line && delay_end != run_end;
 }

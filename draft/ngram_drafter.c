@@ -31,6 +31,7 @@ static int32_t find_suffix(const int32_t *tokens, int32_t n)
     return best_end;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is that of the hosts' function */
 static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     (void)host;

@@ -27,7 +27,7 @@ static bool read_int(const uint8_t *at, pf_gguf_kind kind, int64_t *out)
 {
     const uint64_t bits = pf_gguf_read_le(at, KINDS[kind].bytes);
     switch (kind) {
-    case PF_GGUF_I8: *out = (int8_t)bits; return true;
+    case PF_GGUF_I8: *out = (int64_t)(bits ^ 0x80) - 0x80; return true;
     case PF_GGUF_I16: *out = (int16_t)bits; return true;
     case PF_GGUF_I32: *out = (int32_t)bits; return true;
     case PF_GGUF_I64: *out = (int64_t)bits; return true;

@@ -83,10 +83,13 @@ bool pf_has_feature(const char *name);
 
 typedef struct pf_tokenizer pf_tokenizer;
 
-/* Open DIRECTORY/tokenizer.json alone; an engine has its tokenizer already. End it with pf_tokenizer_close.
- * PF_UNAVAILABLE: there is none.  PF_INVALID: it cannot be read.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field
- * and value.  PF_LIMIT: a file or a pattern in it is too long. */
-PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
+/* Open the tokenizer of a model alone: PATH is a directory with tokenizer.json, or with tokenizer.model, a tiktoken file or
+ * vocab.json and merges.txt where that is absent, or a GGUF file. An engine has its tokenizer already. End it with
+ * pf_tokenizer_close; NULL is fine.
+ * PF_UNAVAILABLE: there is none.  PF_UNSUPPORTED: there is only a form that is not read (vocab.txt, ...).  PF_INVALID: it cannot
+ * be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and value.  PF_LIMIT: a file or a
+ * pattern is too long, or processing the file's own tokens takes too long.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_tokenizer_open(const char *path, pf_tokenizer **out, pf_error *error);
 void pf_tokenizer_close(pf_tokenizer *tokenizer);
 
 /* The ids of text [n_bytes]. *n_ids is how many there are; the first `capacity` of them are written. Call again with a larger

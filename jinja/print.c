@@ -31,9 +31,9 @@ static void print_real(double value, bool as_json, char out[40])
         if (strtod(out, NULL) == value) break;
     }
     snprintf(out, 40, "%.*e", digits - 1, value);
-    const int exponent = atoi(strchr(out, 'e') + 1);
+    const long exponent = strtol(strchr(out, 'e') + 1, NULL, 10);
     if (exponent < -4 || exponent >= 16) return;
-    snprintf(out, 40, "%.*f", digits - 1 > exponent ? digits - 1 - exponent : 1, value);
+    snprintf(out, 40, "%.*f", digits - 1 > exponent ? digits - 1 - (int)exponent : 1, value);
 }
 
 /* ---- repr --------------------------------------------------------------------------------------------------------- */

@@ -5,9 +5,9 @@
  * Added tokens are matched first; the remaining text is normalized, split by the pre-tokenizer (regular expressions run on
  * PCRE2), and each piece is encoded by the model: BPE merges by rank, Unigram takes the most likely tokens. In BPE a piece starts
  * as its bytes (ByteLevel, GPT-2's bytes-to-unicode table), or as its characters, where a character without a token becomes byte
- * tokens ("<0xC3>", byte_fallback). Input need not be UTF-8: each invalid byte is a piece of its own, decodes to itself, and gets no prefix
- * space after it. Features of a file that are not supported are refused by name (PF_UNSUPPORTED); docs/numerics.md lists
- * the supported ones.
+ * tokens ("<0xC3>", byte_fallback). Input need not be UTF-8: each invalid byte is a piece of its own, decodes to itself, and
+ * gets no prefix space after it. Features of a file that are not supported are refused by name (PF_UNSUPPORTED);
+ * docs/numerics.md lists the supported ones.
  *
  * A tokenizer is immutable. Any number of threads may use it, each with its own output buffers.
  */
@@ -19,20 +19,15 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "include/pilotfish.h"
 #include "tokenizer/encode/tokens.h"
 
-typedef struct pf_tokenizer pf_tokenizer;
-
-/* Reads DIR/tokenizer.json, or what else is there, and the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json add, if
- * these files exist (tokenizer/files/tokenizer_config.h). Only tokenizer.json decides how text is split and which tokens
- * surround it: add_bos_token has no effect, as in transformers 5, and neither has tokenizer_class, as in transformers 4
- * (version 5 splits by the pattern of GPT-2 or Qwen2 for classes of these names). Or DIR is a GGUF file, whose metadata have a
- * tokenizer (tokenizer/files/gguf_tokenizer.h).
- * PF_UNAVAILABLE: there is no tokenizer.  PF_UNSUPPORTED: there is only a form that is not read (vocab.txt, ...).
- * PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and
- * value.  PF_LIMIT: a file or a pattern is too long, or processing the file's own tokens takes too long.  PF_NOMEM. */
-PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
-void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
+/* pf_tokenizer_open (include/pilotfish.h) reads DIR/tokenizer.json, or what else is there, and the tokens that
+ * tokenizer_config.json, special_tokens_map.json and added_tokens.json add, if these files exist
+ * (tokenizer/files/tokenizer_config.h). Only tokenizer.json decides how text is split and which tokens surround it: add_bos_token
+ * has no effect, as in transformers 5, and neither has tokenizer_class, as in transformers 4 (version 5 splits by the pattern of
+ * GPT-2 or Qwen2 for classes of these names). Or DIR is a GGUF file, whose metadata have a tokenizer
+ * (tokenizer/files/gguf_tokenizer.h). */
 
 /* Whether `path` is a GGUF file, or a directory with a tokenizer in a form that pf_tokenizer_open reads. Nothing is read. */
 bool pf_tokenizer_is_there(const char *path);

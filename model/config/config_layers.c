@@ -81,7 +81,7 @@ static bool is_sliding_by_rule(const pf_architecture *row, const layer_rules *ru
     case PF_WINDOWS_NONE: return false;
     case PF_WINDOWS_ALL:
     case PF_WINDOWS_TYPES: return rules->window != 0;
-    case PF_WINDOWS_INTERVAL: return (layer + 1) % rules->interval != 0;
+    case PF_WINDOWS_INTERVAL: return rules->interval > 0 && (layer + 1) % rules->interval != 0;
     case PF_WINDOWS_LAST: return rules->window != 0 && layer >= rules->max_window_layers;
     case PF_WINDOWS_EVEN_FIRST: return rules->window != 0 && layer % 2 == 0 && layer < rules->max_window_layers;
     case PF_WINDOWS_NOPE: return rules->window != 0 && !has_rope(rules, layer);

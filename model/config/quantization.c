@@ -285,6 +285,7 @@ static pf_status read_blocks(const pf_json *doc, const char *field, pf_quantizat
     int rows = 0, columns = 0, end = 0;
     if (value == NULL || json_is_null(value)) return PF_OK;
     if (json_is_string(value)) {
+        /* NOLINTNEXTLINE(cert-err34-c): a number has six digits at most */
         if (sscanf(json_string_value(value), "%6dx%6d%n", &rows, &columns, &end) != 2 ||
             (size_t)end != json_string_length(value))
             rows = 0;

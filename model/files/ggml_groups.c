@@ -11,6 +11,7 @@ enum { S = PF_GGML_SMALL, L = PF_GGML_LARGE };
 
 typedef void small_fn(const uint8_t *p, int8_t *q, float *scale, float *offset);
 
+/* Every function has the type small_fn; not all have an offset to write. NOLINTBEGIN(readability-non-const-parameter) */
 static void q4_0(const uint8_t *p, int8_t *q, float *scale, float *offset)
 {
     (void)offset;
@@ -59,6 +60,8 @@ static void mxfp4(const uint8_t *p, int8_t *q, float *scale, float *offset)
     *scale = pf_ggml_half_of_e8m0(p[0]);
     for (int32_t i = 0; i < S; i++) q[i] = PF_GGML_E2M1[pf_ggml_nibble(p + 1, i)];
 }
+
+/* NOLINTEND(readability-non-const-parameter) */
 
 /* ---- blocks of 256: a piece ---- */
 

@@ -87,7 +87,8 @@ static double activate_gated(pf_activation activation, double gate, double up)
 /* Turns the pairs of every head of row m by m * inv_freq. */
 static void rotate(pf_ref_pass *p, double *x, ptrdiff_t n_heads)
 {
-    const int32_t which = pf_config_layer(p->c, p->layer)->rope, half = p->c->rotary_dim / 2;
+    const int8_t which = pf_config_layer(p->c, p->layer)->rope;
+    const int32_t half = p->c->rotary_dim / 2;
     const bool interleaved = p->plan->rope_interleaved;
     float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
     if (p->plan->positions != PF_POSITIONS_ROTARY || which < 0) return;
@@ -108,7 +109,7 @@ static void attend_head(const pf_ref_pass *p, ptrdiff_t m, ptrdiff_t head, doubl
     const ptrdiff_t kv_width = p->c->n_kv_heads * p->d, kv = head / (p->c->n_heads / p->c->n_kv_heads) * p->d;
     const double *q = p->q + (m * p->c->n_heads + head) * p->d;
     const ptrdiff_t window = pf_config_layer(p->c, p->layer)->window;
-    double total = sink ? exp(*sink) : 0.0;
+    double total = sink ? exp((double)*sink) : 0.0;
     memset(out, 0, (size_t)p->d * sizeof *out);
     for (ptrdiff_t t = window > 0 && m >= window ? m - window + 1 : 0; t <= m; t++) {
         double score = 0.0;

@@ -210,7 +210,7 @@ static void a_warning_shows_the_first_keys_of_many(void **state)
     for (int i = 0; i < 100; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "\"a_note_of_some_length_%d\": \"x\",", i);
     char whole[16384];
-    snprintf(whole, sizeof whole, "{%s%s", text, LLAMA("") + 1);
+    snprintf(whole, sizeof whole, "{%s%s", text, &LLAMA("")[1]);
     const warnings w = warnings_of(whole, NULL);
     assert_int_equal(w.n, 1);
     assert_non_null(strstr(w.text, "100 keys are not known and not read: a_note_of_some_length_0, "));
@@ -279,7 +279,7 @@ static void harmless_unknown_keys_load(void **state)
         char text[1024];
         pf_config c;
         pf_error error = { 0 };
-        snprintf(text, sizeof text, "{%s,%s", keys[i], LLAMA("") + 1);
+        snprintf(text, sizeof text, "{%s,%s", keys[i], &LLAMA("")[1]);
         if (parse(text, &c, &error) != PF_OK) fail_msg("%s: %s", keys[i], error.text);
     }
 }
@@ -362,7 +362,7 @@ static void keys_that_look_like_arithmetic_are_refused_by_name(void **state)
         char text[1024], name[64];
         pf_config c;
         pf_error error = { 0 };
-        snprintf(text, sizeof text, "{%s,%s", keys[i], LLAMA("") + 1);
+        snprintf(text, sizeof text, "{%s,%s", keys[i], &LLAMA("")[1]);
         snprintf(name, sizeof name, "%.*s", (int)strcspn(keys[i] + 1, "\""), keys[i] + 1);
         if (parse(text, &c, &error) != PF_UNSUPPORTED) fail_msg("%s is not refused", keys[i]);
         assert_says(error, name);

@@ -314,7 +314,12 @@ static void invalid_draft_distributions_still_give_tokens_of_the_vocabulary(void
 /* ---- the distribution ---------------------------------------------------------------------------------------- */
 
 /* A vocabulary small enough to enumerate two tokens of it; rows are shared by many sequences, so trials are cheap. */
-enum { V = 12, AT_ONCE = 32, BATCHES = 1500, TRIALS = AT_ONCE * BATCHES };
+#ifdef __SANITIZE_ADDRESS__ /* twelve times slower */
+enum { BATCHES = 150, TELLS_WRONG_RULES = 0 };
+#else
+enum { BATCHES = 1500, TELLS_WRONG_RULES = 1 };
+#endif
+enum { V = 12, AT_ONCE = 32, TRIALS = AT_ONCE * BATCHES };
 static const pf_tiny_model SMALL_TARGET = {
     .seed = 21, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
 };
@@ -462,6 +467,7 @@ static void drop_declared(void *user, pf_proposal *proposal)
 static void a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught(void **state)
 {
     (void)state;
+    if (!TELLS_WRONG_RULES) skip();
     pf_duet_tamper *const wrong[] = { round_declared, withhold_unlikely, withhold_excluded };
     for (size_t i = 0; i < PF_COUNT(wrong); i++) {
         int32_t n_refused;

@@ -73,7 +73,7 @@ class Tree(unittest.TestCase):
         environment = {**os.environ, "PATH": f"{self.elsewhere}:{os.environ['PATH']}"}
         (self.tree / "tests/fuzz").mkdir(parents=True)
         (self.tree / "tests/fuzz/codec_fuzz.c").touch()
-        for words in ("setup x", "build release x", "demo x", "test foo bar", "check x", "format -i", "amx-machine x", "fuzz codec 1 x",
+        for words in ("setup x", "build release x", "demo x", "test foo bar", "check x", "format -i", "amx-machine x", "fuzz codec 1 x", "fuzz codec 1 2 3",
                       "fuzz nosuch", "fuzz codec x", "fuzz codec 0", "fuzz codec 10m", "install there x", "clean x", "help x", "build nope",
                       "build -x", "test -x", "install --prefix"):
             with self.subTest(words):
@@ -85,6 +85,19 @@ class Tree(unittest.TestCase):
             done = self.run_script(self.tree / "dev", *words.split(), env=environment)
             self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (0, "./dev VERB"))
         self.assertFalse((self.tree / "build").exists())
+
+    def test_ci_shows_the_log_of_a_stage_that_fails_and_ends_there(self):
+        (self.tree / ".ci").mkdir()
+        shutil.copy(ROOT / ".ci/run", self.tree / ".ci/run")
+        summary = "100% tests passed, 0 tests failed out of 9"
+        self.make(self.tree / "dev", f'#!/bin/sh\necho "$@" >>calls\necho "{summary}"\necho "the log of $2"\n[ "$2" != "$FAILS" ]\n')
+        for failing, code, n_stages, last in (("none", 0, 5, "the log of"), ("asan", 1, 2, "ci: asan failed: ./dev test asan")):
+            (self.tree / "calls").unlink(missing_ok=True)
+            done = self.run_script(self.tree / ".ci/run", env={**os.environ, "FAILS": failing})
+            self.assertEqual((done.returncode, len((self.tree / "calls").read_text().splitlines())), (code, n_stages), done.stdout)
+            self.assertEqual(done.stdout.splitlines()[-1].strip(), last)
+            self.assertEqual("the log of asan" in done.stdout, failing == "asan")
+            self.assertEqual(done.stdout.splitlines()[-2] == summary, failing == "none")
 
     def user(self):
         """The environment of a user without root, with only the named tools."""

@@ -72,11 +72,11 @@ PF_INLINE void pf_exact_load_heads(const int units, const bool has_offsets, cons
     const pf_group_scales scales = l->groups.scales;
     for (int u = 0; u < units; u++, numbers += bytes * (has_offsets ? 2 : 1))
         for (size_t j = 0; j < PF_GEMM_PANEL; j += PF_VEC_LANES) {
-            pf_vecf s = pf_exact_load_numbers(scales, numbers, j), m = pf_vec_setf(0.0f);
+            pf_vecf s = pf_exact_load_numbers(scales, numbers, j);
             if (scales == PF_GROUP_SCALES_SUPER) s = pf_vec_mul(pf_exact_load_f16(super + 2 * j), s);
             pf_vec_storef(&out->scale[u][j], s);
             if (!has_offsets) continue;
-            m = pf_exact_load_numbers(scales, numbers + bytes, j);
+            pf_vecf m = pf_exact_load_numbers(scales, numbers + bytes, j);
             if (scales == PF_GROUP_SCALES_SUPER)
                 m = pf_exact_negated(pf_vec_mul(pf_exact_load_f16(super + 2 * (PF_GEMM_PANEL + j)), m));
             if (as_minima && l->groups.offset == PF_GROUP_ZERO) m = pf_vec_mul(pf_exact_negated(m), s);

@@ -334,17 +334,11 @@ static int run(const pf_options *options, pf_out *out)
     return code;
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,
-                                                 &pf_options_prompt,
-                                                 &pf_options_generating,
-                                                 &pf_options_sampling,
-                                                 &pf_options_speculation,
-                                                 &pf_options_running,
-                                                 &pf_options_target_head,
-                                                 &pf_options_context,
-                                                 &pf_options_draft_running,
-                                                 &pf_options_color,
-                                                 NULL };
+static const pf_option_group *const groups[] = {
+    &pf_options_model,       &pf_options_prompt,         &pf_options_generating, &pf_options_sampling,
+    &pf_options_speculation, &pf_options_target_backend, &pf_options_running,    &pf_options_target_head,
+    &pf_options_context,     &pf_options_draft_running,  &pf_options_color,      NULL
+};
 
 const pf_command pf_command_generate = {
     .name = "generate",

@@ -65,6 +65,29 @@ static pf_status default_threading_json(pf_threading threading, const pf_topolog
     return PF_OK;
 }
 
+/* ---- devices ---------------------------------------------------------------------------------------------------- */
+
+enum { MAX_DEVICES = 64 };
+
+/* The GPUs, or why there are none. */
+static json_t *cuda_json(void)
+{
+    pf_cuda_device devices[MAX_DEVICES];
+    int32_t n = 0;
+    pf_error error = { 0 };
+    const pf_status status = pf_cuda_list_devices(devices, MAX_DEVICES, &n, &error);
+    json_t *array = json_array();
+    for (int32_t i = 0; status == PF_OK && i < n && i < MAX_DEVICES; i++) {
+        const pf_cuda_device *d = &devices[i];
+        json_array_append_new(
+            array, json_pack("{s:o, s:o, s:i, s:I, s:I}", "name", pf_json_text(d->name, strlen(d->name)), "capability",
+                             json_sprintf("%d.%d", d->major, d->minor), "processors", d->n_processors, "memory_bytes",
+                             (json_int_t)d->memory_bytes, "free_bytes", (json_int_t)d->free_bytes));
+    }
+    return json_pack("{s:b, s:o, s:s?}", "built", pf_cuda_is_built(), "devices", array, "refusal",
+                     status == PF_OK ? NULL : error.text);
+}
+
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
 
 /* What a kernel is for, besides its operation: "bf16", or "int4-g128 x int8", weights times activations. */
@@ -168,6 +191,17 @@ static void print_cpu(pf_out *out, const json_t *cpu)
                  (double)number_of(cpu, "memory_bytes") / 1073741824.0);
 }
 
+static void print_cuda(pf_out *out, const json_t *cuda)
+{
+    size_t i;
+    json_t *d;
+    if (text_of(cuda, "refusal")[0]) pf_out_print(out, "cuda       %s\n", text_of(cuda, "refusal"));
+    json_array_foreach(json_object_get(cuda, "devices"), i, d) pf_out_print(
+        out, "cuda       %s, capability %s, %lld processors, memory %.1f GiB, %.1f GiB free\n", text_of(d, "name"),
+        text_of(d, "capability"), number_of(d, "processors"), (double)number_of(d, "memory_bytes") / 1073741824.0,
+        (double)number_of(d, "free_bytes") / 1073741824.0);
+}
+
 static void print_kernels(pf_out *out, const json_t *kernels)
 {
     pf_out_print(out, "\nkernels\n");
@@ -242,6 +276,7 @@ static pf_status collect(const pf_options *options, json_t *root, pf_error *erro
     json_t *threading;
     PF_TRY(default_threading_json(options->threading, &topology, &threading, error));
     json_object_set_new(root, "threading", threading);
+    json_object_set_new(root, "cuda", cuda_json());
     json_object_set_new(root, "kernels", kernels_json(&kernels));
     json_object_set_new(root, "model", json_null());
     if (!options->model) return PF_OK;
@@ -271,6 +306,7 @@ static int run(const pf_options *options, pf_out *out)
     if (options->json) return pf_out_json(out, root);
     print_cpu(out, json_object_get(root, "cpu"));
     print_threading(out, json_object_get(root, "threading"));
+    print_cuda(out, json_object_get(root, "cuda"));
     print_kernels(out, json_object_get(root, "kernels"));
     if (options->model) print_model(out, json_object_get(root, "model"));
     json_decref(root);

@@ -196,11 +196,11 @@ static const struct pf_option_row worker_drafter_rows[] = {
 };
 GROUP(pf_options_worker_drafter, "Drafter", worker_drafter_rows);
 
-static const struct pf_option_row verifier_backend_rows[] = {
-    ROW(0, "backend", "NAME", "where the target runs: cpu; cuda is refused, this build has none (cpu)", KIND_CHOICE,
+static const struct pf_option_row target_backend_rows[] = {
+    ROW(0, "backend", "NAME", "where the target runs: cpu, or cuda, in BF16 on the first GPU (cpu)", KIND_CHOICE,
         .offset = AT(verifies_on), .choices = verifier_choices),
 };
-GROUP(pf_options_verifier_backend, "Backend", verifier_backend_rows);
+GROUP(pf_options_target_backend, "Backend", target_backend_rows);
 
 static const struct pf_option_row worker_trial_rows[] = {
     ROW(0, "simulate-token-ms", "X", "a pass takes at least X ms, as a larger draft's would", KIND_MS,

@@ -139,8 +139,8 @@ extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
-extern const pf_option_group pf_options_worker_drafter;   /* --drafter */
-extern const pf_option_group pf_options_verifier_backend; /* --backend */
+extern const pf_option_group pf_options_worker_drafter; /* --drafter */
+extern const pf_option_group pf_options_target_backend; /* --backend */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
 extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels, pf_options_pass;

@@ -79,6 +79,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .cancel = pf_interrupt_flag(),
         .strict = options->strict,
         .warn = pf_setup_warn,
+        .backend = !is_draft && options->verifies_on == PF_VERIFIES_ON_CUDA ? "cuda" : "cpu",
     };
     if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */
         PF_TRY(pf_setup_longest_context(name, options->context, &open.max_context, error));
@@ -256,7 +257,7 @@ static pf_status open_parts(const pf_options *options, bool compares, pf_setup *
     if (known) {
         PF_TRY(check_tokenizers(options, setup, known, error));
         setup->tokenizer = pf_engine_tokenizer(known);
-        setup->config = pf_model_config(pf_engine_model(known));
+        setup->config = pf_engine_config(known);
     }
     PF_TRY(make_session(setup, true, &setup->session, error));
     pf_model_info drafter;

@@ -27,9 +27,11 @@ enum {
 };
 
 struct pf_engine {
-    pf_model *model;
-    pf_tokenizer *tokenizer; /* NULL: the directory has none, or it is not supported */
-    pf_error unsupported;    /* why the tokenizer is not; else PF_OK */
+    pf_model *model; /* NULL: it runs on a device */
+    pf_cuda_backend *device;
+    pf_forward_backend forward; /* of the one or the other */
+    pf_tokenizer *tokenizer;    /* NULL: the directory has none, or it is not supported */
+    pf_error unsupported;       /* why the tokenizer is not; else PF_OK */
     pf_team *team;
     bool owns_team;      /* false: another engine's */
     pf_topology machine; /* as its threads may use it; of the memory, what model and context leave */
@@ -107,14 +109,14 @@ static pf_status describe_vocabulary(pf_engine *engine, pf_error *error)
 
 static pf_status describe(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
 {
-    const pf_context_config *context = pf_context_get_config(engine->context);
+    const pf_forward_limits *limits = &engine->forward.limits;
     pf_model_info *info = &engine->info;
     *info = (pf_model_info){
         .protocol_version = PF_PROTOCOL_VERSION,
-        .vocab_size = pf_context_n_vocab(engine->context),
-        .n_ids = pf_context_n_vocab(engine->context),
-        .max_context = context->max_tokens,
-        .max_sequences = context->max_sequences,
+        .vocab_size = limits->n_vocab,
+        .n_ids = limits->n_vocab,
+        .max_context = limits->max_tokens,
+        .max_sequences = limits->max_sequences,
         .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
         .max_declared = PF_MAX_DECLARED,
         .judges_trees = true,
@@ -122,7 +124,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
     };
     model_name(path, info->model_id, sizeof info->model_id);
     PF_TRY(describe_vocabulary(engine, error));
-    const pf_config *config = pf_model_config(engine->model);
+    const pf_config *config = pf_engine_config(engine);
     info->names_ends = true;
     for (int32_t i = 0; i < config->n_eos; i++) info->ends[info->n_ends++] = config->eos_ids[i];
     return PF_OK;
@@ -179,8 +181,47 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
     return start_team(engine, options, n_threads, error);
 }
 
+/* A token that was added, to pad with most often, may lie past the embedding: a text that has it is refused then. */
+static pf_status check_tokenizer(const pf_engine *engine, const char *path, pf_error *error)
+{
+    const int32_t vocab_size = pf_engine_config(engine)->vocab_size;
+    if (!engine->tokenizer || pf_tokenizer_base_size(engine->tokenizer) <= vocab_size) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: the tokenizer has ids up to %d, but the model has a vocab_size of %d", path,
+                   pf_tokenizer_base_size(engine->tokenizer) - 1, vocab_size);
+}
+
+/* Rows of a pass on a device: padding costs little where reading the weights takes longer than multiplying by them. */
+static int32_t device_rows(const pf_engine_options *options)
+{
+    const int32_t of_draft = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
+    return of_draft > PF_CUDA_DEFAULT_ROWS ? (of_draft + 15) / 16 * 16 : PF_CUDA_DEFAULT_ROWS;
+}
+
+static pf_status open_on_device(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
+{
+    const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
+    const pf_cuda_options open = {
+        .max_tokens = options->max_context,
+        .max_sequences = max_sequences,
+        .kv_sequences = pf_min(options->kv_sequences > 0 ? options->kv_sequences : KV_SEQUENCES, max_sequences),
+        .max_rows = device_rows(options),
+        .isa = engine->words.isa,
+        .cancel = options->cancel,
+        .policy = { .strict = options->strict, .warn = options->warn, .warn_user = options->user },
+        .progress = options->progress,
+        .progress_user = options->user,
+    };
+    PF_TRY(pf_cuda_backend_open(path, &open, &engine->device, error));
+    engine->forward = pf_cuda_forward_backend(engine->device);
+    PF_TRY(find_team(engine, options, error));
+    PF_TRY(open_tokenizer(engine, path, error));
+    PF_TRY(check_tokenizer(engine, path, error));
+    return describe(engine, path, options, error);
+}
+
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
 {
+    if (engine->words.runs_on_cuda) return open_on_device(engine, path, options, error);
     PF_TRY(find_team(engine, options, error));
 
     const pf_model_options load = {
@@ -198,16 +239,14 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
     PF_TRY(open_tokenizer(engine, path, error));
-    /* A token that was added, to pad with most often, may lie past the embedding: a text that has it is refused then. */
-    if (engine->tokenizer && pf_tokenizer_base_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
-        return pf_fail(error, PF_FORMAT, "%s: the tokenizer has ids up to %d, but the model has a vocab_size of %d",
-                       path, pf_tokenizer_base_size(engine->tokenizer) - 1, pf_model_config(engine->model)->vocab_size);
+    PF_TRY(check_tokenizer(engine, path, error));
 
     const bool are_given = options->n_threads > 0 || options->n_cores > 0;
     const int32_t n_threads = pf_team_size(engine->team);
     const pf_threads threads = pf_threads_choose(are_given, n_threads, pf_model_step_bytes(engine->model));
     if (threads.n_threads < n_threads) PF_TRY(start_team(engine, options, threads.n_threads, error));
     PF_TRY(make_context(engine, options, &threads, error));
+    engine->forward = pf_cpu_backend(engine->context);
     hold(&engine->machine, pf_model_packed_bytes(engine->model) + pf_context_reserved_bytes(engine->context));
     return describe(engine, path, options, error);
 }
@@ -251,6 +290,7 @@ pf_status pf_engine_open(const char *model, const pf_engine_options *given, pf_e
 void pf_engine_close(pf_engine *engine)
 {
     if (!engine) return;
+    pf_cuda_backend_close(engine->device);
     pf_context_destroy(engine->context);
     pf_tokenizer_close(engine->tokenizer);
     pf_model_release(engine->model);
@@ -268,6 +308,11 @@ const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine)
 const char *pf_engine_tokenizer_refusal(const pf_engine *engine)
 {
     return engine->unsupported.status == PF_OK ? NULL : engine->unsupported.text;
+}
+
+const pf_config *pf_engine_config(const pf_engine *engine)
+{
+    return engine->device ? pf_cuda_backend_config(engine->device) : pf_model_config(engine->model);
 }
 
 const pf_model *pf_engine_model(const pf_engine *engine)
@@ -290,10 +335,23 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out)
     *out = engine->info;
 }
 
-pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error *error)
+static pf_engine_details describe_device(const pf_engine *engine)
 {
-    pf_engine_details details = {
-        .size = out->size,
+    const size_t weight_bytes = pf_cuda_backend_weight_bytes(engine->device);
+    return (pf_engine_details){ .dtype = "bf16",
+                                .activations = "bf16",
+                                .kv_dtype = "bf16",
+                                .isa = "cuda",
+                                .n_threads = 1,
+                                .n_parameters = pf_cuda_backend_parameter_count(engine->device),
+                                .weight_bytes = weight_bytes,
+                                .step_bytes = weight_bytes,
+                                .kv_bytes = pf_cuda_backend_cache_bytes(engine->device) };
+}
+
+static pf_engine_details describe_cpu(const pf_engine *engine)
+{
+    return (pf_engine_details){
         .dtype = pf_dtype_name(pf_model_dtype(engine->model)),
         .activations = pf_act_name(pf_model_act(engine->model)),
         .kv_dtype = pf_type_name(pf_context_get_config(engine->context)->kv_type),
@@ -304,6 +362,12 @@ pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error
         .step_bytes = pf_model_step_bytes(engine->model),
         .kv_bytes = pf_context_reserved_bytes(engine->context),
     };
+}
+
+pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error *error)
+{
+    pf_engine_details details = engine->device ? describe_device(engine) : describe_cpu(engine);
+    details.size = out->size;
     if (out->size < sizeof out->size)
         return pf_fail(error, PF_INVALID, "pf_engine_details.size is %zu, expected %zu", out->size, sizeof details);
     memcpy(out, &details, out->size < sizeof details ? out->size : sizeof details);
@@ -362,7 +426,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
         .seed = served->seed,
         .info = &engine->info,
     };
-    PF_TRY(pf_model_verifier_create(pf_cpu_backend(engine->context), &config, out, error));
+    PF_TRY(pf_model_verifier_create(engine->forward, &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }
@@ -383,7 +447,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .stop = stop_of(&options, served),
         .info = &engine->info,
     };
-    PF_TRY(pf_model_drafter_create(pf_cpu_backend(engine->context), &config, out, error));
+    PF_TRY(pf_model_drafter_create(engine->forward, &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }

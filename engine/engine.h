@@ -12,10 +12,12 @@
 #include "proto/messages.h"
 #include "tokenizer/decode/detokenize.h"
 #include "tokenizer/tokenizer.h"
+#include "verify/cuda/cuda_backend.h"
 
 enum { PF_DEFAULT_MAX_DRAFT = 16 };
 
-/* Borrowed until pf_engine_close. */
+/* Borrowed until pf_engine_close. An engine on a device has no model and no context of the CPU: NULL. */
+const pf_config *pf_engine_config(const pf_engine *engine);
 const pf_model *pf_engine_model(const pf_engine *engine);
 struct pf_context *pf_engine_context(pf_engine *engine);
 pf_team *pf_engine_team(pf_engine *engine);

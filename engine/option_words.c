@@ -21,6 +21,8 @@ static const choice THREADINGS[] = {
     { "auto", PF_THREADING_OWN }, { "own", PF_THREADING_OWN }, { "openmp", PF_THREADING_OPENMP }, { 0 }
 };
 
+static const choice DEVICES[] = { { "auto", 0 }, { "cpu", 0 }, { "cuda", 1 }, { 0 } };
+
 static const char *word_of(const char *given)
 {
     return given ? given : "auto";
@@ -42,18 +44,20 @@ static pf_status choose(const choice *choices, const char *option, const char *w
 pf_status pf_option_words_parse(const pf_engine_options *o, pf_option_words *out, pf_error *error)
 {
     pf_option_words words;
-    int kv_type, head, backend, threading;
+    int kv_type, head, backend, threading, device;
     PF_TRY(pf_dtype_parse(word_of(o->dtype), &words.dtype, error));
     PF_TRY(pf_activations_parse(word_of(o->activations), &words.activations, error));
     PF_TRY(choose(KV_TYPES, "kv_dtype", o->kv_dtype, &kv_type, error));
     PF_TRY(choose(HEADS, "head", o->head, &head, error));
     PF_TRY(choose(BACKENDS, "gemm", o->gemm, &backend, error));
     PF_TRY(choose(THREADINGS, "threading", o->threading, &threading, error));
+    PF_TRY(choose(DEVICES, "backend", o->backend, &device, error));
     PF_TRY(pf_isa_parse(word_of(o->isa), &words.isa, error));
     words.kv_type = (pf_type)kv_type;
     words.head = (pf_head)head;
     words.backend = (pf_backend)backend;
     words.threading = (pf_threading)threading;
+    words.runs_on_cuda = device == 1;
     *out = words;
     return PF_OK;
 }

@@ -12,6 +12,7 @@ typedef struct {
     pf_backend backend;
     pf_isa isa;
     pf_threading threading;
+    bool runs_on_cuda;
 } pf_option_words;
 
 /* NULL is "auto".  PF_INVALID: an unknown word; the sentence lists the words.  PF_UNSUPPORTED: an instruction set that this

@@ -146,6 +146,7 @@ typedef struct {
     int32_t
         kv_sequences; /* of max_context tokens that the KV cache has pages for, which all sequences share; where they are full,
                              the sequence that has been idle longest, a second at least, is read again when it goes on. 0: max_sequences, at most 8 */
+    const char *backend; /* where the model runs: cpu; cuda: the first GPU, with weights and cache in BF16 */
 } pf_engine_options;
 
 /* Load a model directory. A model without tokenizer.json, or with one that is not supported, loads all the same; its tokenizer

@@ -183,6 +183,10 @@ static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
 static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
 {
     if (status == PF_CANCELLED) return;
+    if (status == PF_UNAVAILABLE) {
+        pf_host_refuse(&v->host, s, PF_UNAVAILABLE, "the target's device failed");
+        return;
+    }
     pf_host_refuse(&v->host, s, PF_LIMIT, "the KV cache has no page left for the sequence");
 }
 

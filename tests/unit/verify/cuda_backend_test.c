@@ -1,0 +1,424 @@
+/*
+ * The CUDA backend on the emulation of tests/cuda-shim: its logits against those of the CPU's, the claims of every backend, texts
+ * of a verifier with and without speculation, and calls of the runtime that fail at every point.
+ *
+ * Names of the kernels' faults that each claim finds: docs/cuda.md.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "draft/model_drafter.h"
+#include "model/backend/cpu_backend.h"
+#include "model/forward/context.h"
+#include "model/weights/model.h"
+#include "tests/cuda-shim/shim_control.h"
+#include "tests/support/backend_claims.h"
+#include "tests/support/duet.h"
+#include "tests/support/random_model.h"
+#include "tests/support/tiny_side.h"
+#include "verify/cuda/cuda_backend.h"
+#include "verify/model_verifier.h"
+
+enum { SHORT_SEGMENT = 32, TOKENS = CLAIM_TEXT + CLAIM_ROWS, N_NEW = 16, N_PROMPT = 7 };
+
+#define SHAPE                                                                                                 \
+    "\"hidden_size\": 76, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, " \
+    "\"head_dim\": 32, \"intermediate_size\": 100, \"vocab_size\": 97, \"max_position_embeddings\": 160, "    \
+    "\"bos_token_id\": 1, \"eos_token_id\": 2, "
+#define LLAMA "\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_act\": \"silu\""
+
+static const struct {
+    const char *name, *config;
+} PLANS[] = {
+    { "Llama", "{" SHAPE LLAMA "}" },
+    { "Llama 3's frequencies, tied",
+      "{" SHAPE LLAMA ", \"tie_word_embeddings\": true, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, "
+      "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 40}}" },
+    { "Qwen 2: biases",
+      "{" SHAPE "\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_act\": \"silu\"}" },
+    { "Qwen 3: norms of heads",
+      "{" SHAPE "\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_act\": \"silu\"}" },
+    { "Mistral: a window",
+      "{" SHAPE "\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\", \"hidden_act\": \"silu\", "
+      "\"sliding_window\": 11}" },
+    { "Gemma 2: norms behind blocks, windows, soft caps",
+      "{" SHAPE "\"architectures\": [\"Gemma2ForCausalLM\"], \"model_type\": \"gemma2\", \"sliding_window\": 11, "
+      "\"hidden_activation\": \"gelu_pytorch_tanh\", \"attn_logit_softcapping\": 3.0, \"final_logit_softcapping\": "
+      "4.0, \"query_pre_attn_scalar\": 37}" },
+    { "Gemma 3: two rotary tables",
+      "{" SHAPE "\"architectures\": [\"Gemma3ForCausalLM\"], \"model_type\": \"gemma3_text\", \"sliding_window\": 11, "
+      "\"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 37, \"hidden_activation\": \"gelu_pytorch_tanh\"}" },
+    { "Granite: scales of everything",
+      "{" SHAPE "\"architectures\": [\"GraniteForCausalLM\"], \"model_type\": \"granite\", \"hidden_act\": \"silu\", "
+      "\"attention_multiplier\": 0.1, \"embedding_multiplier\": 3.0, \"residual_multiplier\": 0.3, "
+      "\"logits_scaling\": 3.0}" },
+};
+
+static const char MIXTRAL[] =
+    "{" SHAPE "\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"mixtral\", \"hidden_act\": \"silu\", "
+    "\"num_local_experts\": 5, \"num_experts_per_tok\": 2}";
+
+static const pf_cuda_options OPTIONS = { .max_tokens = TOKENS,
+                                         .max_sequences = CLAIM_SEQUENCES,
+                                         .kv_sequences = 3,
+                                         .max_rows = CLAIM_ROWS,
+                                         .segment_tokens = SHORT_SEGMENT };
+
+static pf_cuda_backend *open_cuda(const char *directory, const pf_cuda_options *options)
+{
+    pf_cuda_backend *backend = NULL;
+    pf_error error = { 0 };
+    pf_cuda_options o = *options;
+    o.isa = pf_cpu_best_isa();
+    assert_ok(pf_cuda_backend_open(directory, &o, &backend, &error), error);
+    return backend;
+}
+
+static void assert_no_violation(void)
+{
+    const int n = pf_shim_violations();
+    if (n > 0) fail_msg("%d violations, the first: %s", n, pf_shim_first_violation());
+}
+
+static int before_each(void **state)
+{
+    (void)state;
+    pf_shim_reset();
+    return 0;
+}
+
+/* Everything that was made is gone. */
+static int after_each(void **state)
+{
+    (void)state;
+    assert_no_violation();
+    assert_int_equal(pf_shim_live(), 0);
+    return 0;
+}
+
+/* ---- against the CPU ---------------------------------------------------------------------------------------------- */
+
+/* The same text on the CPU in BF16, whose sums differ in order alone. */
+static float *cpu_logits(const char *directory)
+{
+    pf_team *team;
+    pf_model *model;
+    pf_context *context;
+    pf_error error = { 0 };
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    const pf_model_options options = { .dtype = PF_DTYPE_BF16, .isa = pf_cpu_best_isa(), .team = team };
+    assert_ok(pf_model_load(directory, &options, &model, &error), error);
+    const pf_context_config config = {
+        .max_tokens = TOKENS, .max_sequences = 1, .max_rows = 16, .max_logit_rows = 16, .kv_type = PF_TYPE_BF16
+    };
+    assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+    const pf_forward_backend backend = pf_cpu_backend(context);
+    float *logits = claim_plain_logits(&backend);
+    pf_context_destroy(context);
+    pf_model_release(model);
+    pf_team_destroy(team);
+    return logits;
+}
+
+/* The error in units of the deviation of all logits. */
+static void assert_near(const char *name, const float *a, const float *expected, size_t n, double most)
+{
+    double squares = 0.0, errors = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(isfinite(a[i]));
+        squares += (double)expected[i] * (double)expected[i];
+        errors += ((double)a[i] - (double)expected[i]) * ((double)a[i] - (double)expected[i]);
+    }
+    const double error = sqrt(errors / squares);
+    if (error > most) fail_msg("%s: the logits differ by %.5f of their size, expected %.5f at most", name, error, most);
+}
+
+static void logits_of_every_plan_are_near_those_of_the_cpu(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < PF_COUNT(PLANS); i++) {
+        char directory[PF_TINY_PATH];
+        pf_random_model_create(PLANS[i].config, 5 + i, directory);
+        float *expected = cpu_logits(directory);
+        pf_cuda_backend *cuda = open_cuda(directory, &OPTIONS);
+        const pf_forward_backend backend = pf_cuda_forward_backend(cuda);
+        float *logits = claim_plain_logits(&backend);
+        assert_near(PLANS[i].name, logits, expected, (size_t)CLAIM_TEXT * (size_t)backend.limits.n_vocab, 0.03);
+        pf_cuda_backend_close(cuda);
+        free(logits);
+        free(expected);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+/* ---- claims of every backend --------------------------------------------------------------------------------------- */
+
+static void check_claims(const char *directory, const pf_cuda_options *options)
+{
+    pf_cuda_backend *cuda = open_cuda(directory, options);
+    const pf_forward_backend backend = pf_cuda_forward_backend(cuda);
+    float *plain = claim_plain_logits(&backend);
+    for (int32_t i = 0; i < n_backend_claims; i++) backend_claims[i].check(&backend, plain);
+    pf_cuda_backend_close(cuda);
+    free(plain);
+}
+
+static void check_plan(size_t plan, const pf_cuda_options *options)
+{
+    char directory[PF_TINY_PATH];
+    pf_random_model_create(PLANS[plan].config, 5 + plan, directory);
+    check_claims(directory, options);
+    pf_tiny_model_remove(directory);
+}
+
+static void the_claims_of_a_backend_hold(void **state)
+{
+    (void)state;
+    static const size_t plans[] = { 0, 3, 5 }; /* norms of heads; windows and soft caps */
+    for (size_t i = 0; i < PF_COUNT(plans); i++) check_plan(plans[i], &OPTIONS);
+}
+
+static void they_hold_without_graphs_and_in_other_orders_of_threads(void **state)
+{
+    (void)state;
+    pf_cuda_options options = OPTIONS;
+    options.without_graphs = true;
+    pf_shim_set_order(PF_SHIM_REVERSE, 0);
+    check_plan(6, &options);
+    pf_shim_set_order(PF_SHIM_SHUFFLED, 3);
+    check_plan(2, &options);
+}
+
+/* The list is the CPU's too. */
+static void they_hold_for_the_cpu(void **state)
+{
+    (void)state;
+    const pf_context_config config = {
+        .max_tokens = TOKENS, .max_sequences = CLAIM_SEQUENCES, .kv_sequences = 3, .max_rows = CLAIM_ROWS
+    };
+    pf_tiny_side side = pf_tiny_side_open(&(pf_tiny_model){ .seed = 3 }, 1, &config);
+    const pf_forward_backend backend = pf_cpu_backend(side.context);
+    float *plain = claim_plain_logits(&backend);
+    for (int32_t i = 0; i < n_backend_claims; i++) backend_claims[i].check(&backend, plain);
+    pf_tiny_side_close(&side);
+    free(plain);
+}
+
+/* ---- texts of a verifier ------------------------------------------------------------------------------------------- */
+
+static const int32_t PROMPTS[][N_PROMPT] = { { 1, 2, 3, 4, 5, 6, 7 }, { 100, 3, 100, 3, 100, 3, 99 } };
+
+/* What plain decoding gives: the same verifier, without proposals. */
+static void check_texts(pf_peer *verifier, pf_peer *drafter, pf_method method, pf_sampling sampling)
+{
+    for (size_t i = 0; i < PF_COUNT(PROMPTS); i++) {
+        pf_duet_request request = { .sequence = i,
+                                    .prompt = PROMPTS[i],
+                                    .n_prompt = N_PROMPT,
+                                    .n_new = N_NEW,
+                                    .sampling = sampling,
+                                    .method = method,
+                                    .max_declared = 64 };
+        pf_duet_text plain, text;
+        pf_duet_run(verifier, NULL, &request, 1, NULL, NULL, &plain);
+        assert_int_equal(plain.n_tokens, N_NEW);
+        for (request.draft_len = 1; request.draft_len <= 8; request.draft_len += 3) {
+            pf_duet_run(verifier, drafter, &request, 1, NULL, NULL, &text);
+            assert_int_equal(text.n_tokens, N_NEW);
+            assert_memory_equal(text.tokens, plain.tokens, N_NEW * sizeof *text.tokens);
+        }
+    }
+}
+
+static void speculation_changes_no_token_of_greedy_and_coupled_text(void **state)
+{
+    (void)state;
+    const pf_tiny_model target = { .seed = 11 }, drafts[] = { { .seed = 11 }, { .seed = 12, .layers = 1 } };
+    char directory[PF_TINY_PATH];
+    pf_error error = { 0 };
+    pf_tiny_model_create(&target, directory);
+    for (size_t i = 0; i < PF_COUNT(drafts); i++) {
+        pf_cuda_backend *cuda = open_cuda(directory, &(pf_cuda_options){ .max_tokens = 128, .max_rows = 16 });
+        pf_tiny_side draft = pf_tiny_side_open(&drafts[i], 1, &(pf_context_config){ .max_sequences = 1 });
+        pf_peer *verifier, *drafter;
+        const pf_model_verifier_config v = { .max_sequences = 1, .max_draft = 8 };
+        const pf_model_drafter_config d = { .max_sequences = 1, .max_draft = 8, .seed = 99 };
+        assert_ok(pf_model_verifier_create(pf_cuda_forward_backend(cuda), &v, &verifier, &error), error);
+        assert_ok(pf_model_drafter_create(pf_cpu_backend(draft.context), &d, &drafter, &error), error);
+        check_texts(verifier, drafter, PF_METHOD_GREEDY, (pf_sampling){ .top_p = 1.0f });
+        check_texts(verifier, drafter, PF_METHOD_COUPLED,
+                    (pf_sampling){ .temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 5 });
+        pf_peer_destroy(verifier);
+        pf_peer_destroy(drafter);
+        pf_tiny_side_close(&draft);
+        pf_cuda_backend_close(cuda);
+    }
+    pf_tiny_model_remove(directory);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------------------ */
+
+/* A prompt, a fork, a tree of which a path is kept, a step. Returns the first failure; the logits of the last row to out. */
+static pf_status walk(const pf_forward_backend *b, float *out)
+{
+    static const int32_t tokens[] = { 5, 9, 2, 7, 1, 8, 3, 4, 6, 0 }, parents[] = { -1, -1, 1, 0 }, path[] = { 1, 2 };
+    int64_t sequence, fork;
+    PF_TRY(pf_forward_acquire(b, &sequence));
+    const pf_span prompt = { sequence, tokens, 10, 1, NULL, 0 };
+    PF_TRY(pf_forward_run(b, &prompt, 1));
+    PF_TRY(pf_forward_fork(b, sequence, 9, &fork));
+    const pf_span spans[] = { { sequence, tokens, 4, 4, parents, 0 }, { fork, tokens + 3, 2, 1, NULL, 0 } };
+    pf_status status = pf_forward_run(b, spans, 2);
+    if (status != PF_OK) { /* as before, unless the device is lost: then it says so again */
+        assert_int_equal(pf_forward_length(b, sequence), 10);
+        assert_int_equal(pf_forward_length(b, fork), 9);
+        PF_TRY(pf_forward_run(b, spans, 2));
+    }
+    PF_TRY(pf_forward_keep(b, sequence, 10, path, 2));
+    const pf_span step = { sequence, tokens, 1, 1, NULL, 0 };
+    status = pf_forward_run(b, &step, 1);
+    if (status != PF_OK) {
+        assert_int_equal(pf_forward_length(b, sequence), 12);
+        PF_TRY(pf_forward_run(b, &step, 1));
+    }
+    memcpy(out, pf_forward_logits(b, 0), (size_t)b->limits.n_vocab * sizeof *out);
+    return PF_OK;
+}
+
+/* The nth call fails, for every n; without graphs from the first pass on, as all before it is the same. */
+static void check_failures(const char *directory, bool without_graphs)
+{
+    const pf_cuda_options options = {
+        .max_tokens = 64, .max_sequences = 2, .max_rows = 10, .without_graphs = without_graphs, .isa = pf_cpu_best_isa()
+    };
+    pf_shim_fail_call(0);
+    pf_cuda_backend *cuda = open_cuda(directory, &options);
+    pf_forward_backend backend = pf_cuda_forward_backend(cuda);
+    float expected[128], got[128];
+    const long first = without_graphs ? pf_shim_calls() + 1 : 1;
+    assert_int_equal(walk(&backend, expected), PF_OK);
+    pf_cuda_backend_close(cuda);
+
+    bool has_passed = false;
+    int n_failed_opens = 0, n_recovered = 0;
+    for (long nth = first; !has_passed; nth++) {
+        pf_error error = { 0 };
+        cuda = NULL;
+        pf_shim_fail_call(nth);
+        if (pf_cuda_backend_open(directory, &options, &cuda, &error) != PF_OK) {
+            assert_null(cuda);
+            assert_true(strlen(error.text) > 10);
+            n_failed_opens++;
+        } else {
+            backend = pf_cuda_forward_backend(cuda);
+            const pf_status status = walk(&backend, got);
+            if (status == PF_OK) {
+                n_recovered++;
+                assert_memory_equal(got, expected, sizeof got);
+            } else {
+                assert_true(strlen(pf_cuda_backend_refusal(cuda)) > 10);
+            }
+            has_passed = pf_shim_calls() < nth;
+            pf_cuda_backend_close(cuda);
+        }
+        assert_int_equal(pf_shim_live(), 0);
+        if (nth > 100000) fail_msg("no end of fallible calls");
+    }
+    pf_shim_fail_call(0);
+    assert_true(without_graphs ? n_failed_opens == 0 : n_failed_opens > 20);
+    assert_true(n_recovered > 2); /* calls of a pass that fail leave the sequences as they were */
+}
+
+static void a_call_that_fails_is_told_and_leaves_sequences_as_they_were(void **state)
+{
+    (void)state;
+    const pf_tiny_model model = { .seed = 4, .layers = 1, .hidden = 32, .intermediate = 32 };
+    char directory[PF_TINY_PATH];
+    pf_tiny_model_create(&model, directory);
+    check_failures(directory, false);
+    check_failures(directory, true);
+    pf_tiny_model_remove(directory);
+}
+
+static void a_fault_of_the_device_ends_all_passes_with_a_sentence(void **state)
+{
+    (void)state;
+    const pf_tiny_model model = { .seed = 4, .layers = 1 };
+    char directory[PF_TINY_PATH];
+    pf_tiny_model_create(&model, directory);
+    pf_cuda_backend *cuda = open_cuda(directory, &(pf_cuda_options){ .max_tokens = 64, .max_rows = 12 });
+    const pf_forward_backend backend = pf_cuda_forward_backend(cuda);
+    const int32_t tokens[] = { 1, 2, 3 };
+    int64_t sequence;
+    assert_status(pf_forward_acquire(&backend, &sequence), PF_OK);
+    const pf_span span = { sequence, tokens, 3, 1, NULL, 0 };
+    pf_shim_fault_kernel(4);
+    assert_status(pf_forward_run(&backend, &span, 1), PF_UNAVAILABLE);
+    assert_non_null(strstr(pf_cuda_backend_refusal(cuda), "the CUDA device failed in a pass"));
+    assert_int_equal(pf_forward_length(&backend, sequence), 0);
+    assert_status(pf_forward_run(&backend, &span, 1), PF_UNAVAILABLE);
+    pf_cuda_backend_close(cuda);
+    pf_tiny_model_remove(directory);
+    pf_shim_reset();
+}
+
+static void what_is_missing_is_told_by_name(void **state)
+{
+    (void)state;
+    char directory[PF_TINY_PATH];
+    pf_error error = { 0 };
+    pf_cuda_backend *cuda = NULL;
+    pf_cuda_device device;
+    int32_t n;
+    pf_random_model_create(MIXTRAL, 1, directory);
+    assert_status(pf_cuda_backend_open(directory, &OPTIONS, &cuda, &error), PF_UNSUPPORTED);
+    assert_says(error, "experts");
+    pf_tiny_model_remove(directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 4 }, directory);
+
+    pf_shim_device figures = pf_shim_default_device();
+    figures.memory_bytes = 100 << 10;
+    pf_shim_set_device(figures);
+    assert_status(pf_cuda_backend_open(directory, &OPTIONS, &cuda, &error), PF_NOMEM);
+    assert_says(error, "the CUDA device has no memory for the weights");
+    figures = pf_shim_default_device();
+    figures.driver_version = 12000;
+    pf_shim_set_device(figures);
+    assert_status(pf_cuda_backend_open(directory, &OPTIONS, &cuda, &error), PF_UNAVAILABLE);
+    assert_says(error, "driver is too old: it is of CUDA 12.0");
+    figures = pf_shim_default_device();
+    figures.n_devices = 0;
+    pf_shim_set_device(figures);
+    assert_status(pf_cuda_backend_open(directory, &OPTIONS, &cuda, &error), PF_UNAVAILABLE);
+    assert_says(error, "no CUDA device");
+    assert_status(pf_cuda_list_devices(&device, 1, &n, &error), PF_UNAVAILABLE);
+    pf_shim_set_device(pf_shim_default_device());
+    assert_ok(pf_cuda_list_devices(&device, 1, &n, &error), error);
+    assert_int_equal(n, 1);
+    assert_int_equal(device.major, 9);
+    pf_cuda_options options = OPTIONS;
+    options.device = 3;
+    assert_status(pf_cuda_backend_open(directory, &options, &cuda, &error), PF_UNAVAILABLE);
+    assert_says(error, "device 3");
+    assert_null(cuda);
+    pf_tiny_model_remove(directory);
+}
+
+int main(void)
+{
+#define CLAIM(f) cmocka_unit_test_setup_teardown(f, before_each, after_each)
+    const struct CMUnitTest tests[] = {
+        CLAIM(logits_of_every_plan_are_near_those_of_the_cpu),
+        CLAIM(the_claims_of_a_backend_hold),
+        CLAIM(they_hold_without_graphs_and_in_other_orders_of_threads),
+        CLAIM(they_hold_for_the_cpu),
+        CLAIM(speculation_changes_no_token_of_greedy_and_coupled_text),
+        CLAIM(a_call_that_fails_is_told_and_leaves_sequences_as_they_were),
+        CLAIM(a_fault_of_the_device_ends_all_passes_with_a_sentence),
+        CLAIM(what_is_missing_is_told_by_name),
+    };
+    if (getenv("ONLY")) cmocka_set_test_filter(getenv("ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

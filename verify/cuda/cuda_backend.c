@@ -1,0 +1,442 @@
+/*
+ * The forward backend: sequences are pages of the device's cache, a pass is rows in pinned memory and one launch.
+ *
+ * If queuing fails, what was queued is waited for and the sequences are cut back. If waiting fails, the device is lost: no pass
+ * runs from then on.
+ */
+#include "verify/cuda/cuda_backend.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "verify/cuda/cuda_device.h"
+#include "verify/cuda/cuda_pass.h"
+#include "verify/cuda/page_tables.h"
+
+struct pf_cuda_backend {
+    pf_checkpoint checkpoint; /* read while it is opened; then its config */
+    pf_cuda_options options;  /* resolved */
+    pf_kernels kernels;
+    cudaStream_t stream;
+    pf_cuda_weights weights;
+    pf_cuda_pass pass;
+    pf_page_tables *pages;
+    int32_t *tables; /* pinned, as those of the device */
+    int32_t *moves;  /* pinned */
+    void *device_moves;
+    int32_t n_logit_rows; /* of the last pass */
+    bool has_logits;      /* on the host */
+    bool is_lost;
+    pf_stop *stop;
+    pf_error refusal;
+};
+
+/* ---- moves ------------------------------------------------------------------------------------------------------ */
+
+static pf_status wait_for_device(pf_cuda_backend *b)
+{
+    const cudaError_t waited = cudaStreamSynchronize(b->stream);
+    if (waited == cudaSuccess) return PF_OK;
+    b->is_lost = true;
+    return pf_cuda_fail(&b->refusal, waited, "a pass");
+}
+
+/* The moves that are due. Once they are queued they must not be queued again. */
+static cudaError_t queue_moves(pf_cuda_backend *b)
+{
+    int32_t n;
+    const int32_t *moves = pf_page_tables_moves(b->pages, &n);
+    const pf_cuda_cache cache = pf_cuda_pass_cache(&b->pass, 0);
+    if (n == 0) return cudaSuccess;
+    const size_t n_bytes = (size_t)n * 2 * sizeof *moves;
+    memcpy(b->moves, moves, n_bytes);
+    cudaError_t status = cudaMemcpyAsync(b->device_moves, b->moves, n_bytes, cudaMemcpyHostToDevice, b->stream);
+    if (status == cudaSuccess)
+        status = pf_cuda_launch_move(&cache, pf_cuda_pass_layer_elements(&b->pass), b->checkpoint.config.n_layers,
+                                     b->device_moves, n, b->stream);
+    if (status == cudaSuccess) pf_page_tables_clear_moves(b->pages);
+    return status;
+}
+
+/* Before a call that adds moves. */
+static pf_status make_room(pf_cuda_backend *b)
+{
+    if (pf_page_tables_has_room(b->pages)) return PF_OK;
+    const cudaError_t queued = queue_moves(b);
+    PF_TRY(wait_for_device(b));
+    return queued == cudaSuccess ? PF_OK : pf_cuda_fail(&b->refusal, queued, "the moves of the cache");
+}
+
+/* ---- sequences -------------------------------------------------------------------------------------------------- */
+
+static pf_status acquire(void *state, int64_t *out)
+{
+    return pf_page_tables_acquire(((pf_cuda_backend *)state)->pages, out);
+}
+
+static pf_status fork_sequence(void *state, int64_t sequence, int32_t length, int64_t *out)
+{
+    return pf_page_tables_fork(((pf_cuda_backend *)state)->pages, sequence, length, out);
+}
+
+static void release(void *state, int64_t sequence)
+{
+    pf_page_tables_release(((pf_cuda_backend *)state)->pages, sequence);
+}
+
+static int32_t length_of(const void *state, int64_t sequence)
+{
+    return pf_page_tables_length(((const pf_cuda_backend *)state)->pages, sequence);
+}
+
+static int32_t reachable(const void *state, int64_t sequence, int32_t wanted)
+{
+    return length_of(state, sequence) < 0 ? -1 : wanted;
+}
+
+static pf_status truncate_sequence(void *state, int64_t sequence, int32_t length)
+{
+    return pf_page_tables_truncate(((pf_cuda_backend *)state)->pages, sequence, length);
+}
+
+static pf_status keep(void *state, int64_t sequence, int32_t length, const int32_t *rows, int32_t n_rows)
+{
+    pf_cuda_backend *b = state;
+    if (b->is_lost) return PF_UNAVAILABLE;
+    PF_TRY(make_room(b));
+    return pf_page_tables_keep(b->pages, sequence, length, rows, n_rows);
+}
+
+/* ---- a pass ----------------------------------------------------------------------------------------------------- */
+
+static bool is_tree(const pf_span *span)
+{
+    for (int32_t i = 0; span->parents && i < span->n_tokens; i++)
+        if (span->parents[i] < -1 || span->parents[i] >= i) return false;
+    return true;
+}
+
+static bool is_span(const pf_cuda_backend *b, const pf_span *spans, int32_t at)
+{
+    const pf_span *span = &spans[at];
+    const int32_t n_vocab = b->checkpoint.config.vocab_size;
+    if (length_of(b, span->sequence) < 0 || span->n_tokens < 1) return false;
+    if (span->n_logits < 0 || span->n_logits > span->n_tokens) return false;
+    if (span->best_of < 0 || span->best_of > n_vocab || !is_tree(span)) return false;
+    for (int32_t i = 0; i < span->n_tokens; i++)
+        if (span->tokens[i] < 0 || span->tokens[i] >= n_vocab) return false;
+    for (int32_t i = 0; i < at; i++)
+        if (spans[i].sequence == span->sequence) return false;
+    return true;
+}
+
+static pf_status check_spans(const pf_cuda_backend *b, const pf_span *spans, int32_t n)
+{
+    int64_t n_rows = 0;
+    if (n < 0 || n > b->options.max_sequences) return PF_INVALID;
+    for (int32_t i = 0; i < n; i++) {
+        if (!is_span(b, spans, i)) return PF_INVALID;
+        n_rows += spans[i].n_tokens;
+    }
+    return n_rows <= b->options.max_rows ? PF_OK : PF_INVALID;
+}
+
+static void undo_all(pf_cuda_backend *b, const pf_span *spans, int32_t n)
+{
+    while (n > 0) pf_page_tables_undo(b->pages, spans[--n].sequence);
+}
+
+static pf_status extend_all(pf_cuda_backend *b, const pf_span *spans, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const pf_status status = pf_page_tables_extend(b->pages, spans[i].sequence, spans[i].n_tokens);
+        if (status == PF_OK) continue;
+        undo_all(b, spans, i);
+        return status;
+    }
+    return PF_OK;
+}
+
+/* Fills the rows of a span from `first` on. Returns the tokens that its deepest row sees. */
+static int32_t fill_span(pf_cuda_backend *b, const pf_span *span, int32_t first)
+{
+    pf_cuda_input *in = &b->pass.in;
+    const int32_t base = length_of(b, span->sequence) - span->n_tokens, place = pf_page_tables_place(span->sequence);
+    int32_t deepest = 0;
+    for (int32_t i = 0; i < span->n_tokens; i++) {
+        const int32_t row = first + i, parent = span->parents ? span->parents[i] : i - 1;
+        in->tokens[row] = span->tokens[i];
+        in->tables[row] = place;
+        in->bases[row] = base;
+        in->firsts[row] = first;
+        in->parents[row] = span->parents ? parent : PF_CUDA_CHAIN;
+        in->depths[row] = parent < 0 ? 0 : in->depths[first + parent] + 1;
+        if (in->depths[row] > deepest) deepest = in->depths[row];
+    }
+    for (int32_t i = 0; i < span->n_logits; i++) {
+        in->logit_row[b->n_logit_rows] = first + span->n_tokens - span->n_logits + i;
+        in->best_of[b->n_logit_rows++] = span->best_of > 0 ? span->best_of : b->checkpoint.config.vocab_size;
+    }
+    return base + deepest + 1;
+}
+
+/* The tables of the pass's sequences that have changed. */
+static cudaError_t queue_tables(pf_cuda_backend *b, const pf_span *spans, int32_t n)
+{
+    const size_t width = (size_t)b->pass.table_pages;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t place = pf_page_tables_place(spans[i].sequence);
+        if (!pf_page_tables_take_change(b->pages, place)) continue;
+        const size_t at = (size_t)place * width;
+        const cudaError_t status = cudaMemcpyAsync(b->pass.page_tables + at, b->tables + at, width * sizeof *b->tables,
+                                                   cudaMemcpyHostToDevice, b->stream);
+        if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+}
+
+static cudaError_t queue_pass(pf_cuda_backend *b, const pf_span *spans, int32_t n, int32_t n_tokens)
+{
+    const size_t row_bytes = (size_t)b->checkpoint.config.vocab_size * sizeof(float);
+    cudaError_t status = queue_moves(b);
+    if (status == cudaSuccess) status = queue_tables(b, spans, n);
+    if (status == cudaSuccess) status = pf_cuda_pass_queue(&b->pass, n_tokens, b->n_logit_rows > 0);
+    if (status == cudaSuccess && b->has_logits)
+        status = cudaMemcpyAsync(b->pass.out_logits, b->pass.logits, (size_t)b->n_logit_rows * row_bytes,
+                                 cudaMemcpyDeviceToHost, b->stream);
+    return status;
+}
+
+/* Every table is sent again where one may not have arrived. */
+static pf_status fail_pass(pf_cuda_backend *b, const pf_span *spans, int32_t n, cudaError_t queued)
+{
+    const pf_status waited = wait_for_device(b);
+    b->n_logit_rows = 0;
+    b->has_logits = false;
+    undo_all(b, spans, n);
+    for (int32_t i = 0; i < n; i++) pf_page_tables_mark_changed(b->pages, pf_page_tables_place(spans[i].sequence));
+    return waited != PF_OK ? waited : pf_cuda_fail(&b->refusal, queued, "a pass");
+}
+
+static pf_status run(void *state, const pf_span *spans, int32_t n)
+{
+    pf_cuda_backend *b = state;
+    if (b->is_lost) return PF_UNAVAILABLE;
+    PF_TRY(check_spans(b, spans, n));
+    if (n == 0) return PF_OK;
+    if (b->stop && pf_stop_is_due(b->stop)) return PF_CANCELLED;
+    b->refusal = (pf_error){ 0 };
+    PF_TRY(make_room(b));
+    PF_TRY(extend_all(b, spans, n));
+    int32_t n_rows = 0, n_tokens = 0;
+    b->n_logit_rows = 0;
+    b->has_logits = false;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t n_seen = fill_span(b, &spans[i], n_rows);
+        if (n_seen > n_tokens) n_tokens = n_seen;
+        n_rows += spans[i].n_tokens;
+        b->has_logits |= spans[i].n_logits > 0 && spans[i].best_of == 0;
+    }
+    b->pass.in.counts[0] = n_rows;
+    b->pass.in.counts[1] = b->n_logit_rows;
+    const cudaError_t queued = queue_pass(b, spans, n, n_tokens);
+    if (queued != cudaSuccess || wait_for_device(b) != PF_OK) return fail_pass(b, spans, n, queued);
+    for (int32_t i = 0; i < n; i++) pf_page_tables_commit(b->pages, spans[i].sequence);
+    return PF_OK;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+static float *logits(void *state, int32_t row)
+{
+    const pf_cuda_backend *b = state;
+    assert(row >= 0 && row < b->n_logit_rows && b->has_logits);
+    return b->pass.out_logits + (size_t)row * (size_t)b->checkpoint.config.vocab_size;
+}
+
+/* Of rows whose logits are not on the host the device chose, of as many. */
+static const float *host_logits(const pf_cuda_backend *b, int32_t row)
+{
+    assert(row >= 0 && row < b->n_logit_rows);
+    return b->has_logits ? b->pass.out_logits + (size_t)row * (size_t)b->checkpoint.config.vocab_size : NULL;
+}
+
+static int32_t best(const void *state, int32_t row, int32_t best_of)
+{
+    const pf_cuda_backend *b = state;
+    const float *on_host = host_logits(b, row);
+    assert(on_host || b->pass.in.best_of[row] == best_of);
+    return on_host ? b->kernels.argmax(on_host, best_of) : b->pass.out[row];
+}
+
+static int32_t find_invalid(const void *state, int32_t row, int32_t n)
+{
+    const pf_cuda_backend *b = state;
+    const float *on_host = host_logits(b, row);
+    assert(on_host || b->pass.in.best_of[row] == n);
+    return on_host ? b->kernels.find_invalid(on_host, n) : b->pass.out[b->pass.n_rows + row];
+}
+
+static void share(void *state, pf_team_fn *fn, void *arg)
+{
+    (void)state;
+    fn((pf_member){ .n_threads = 1 }, arg);
+}
+
+static void set_stop(void *state, pf_stop *stop)
+{
+    ((pf_cuda_backend *)state)->stop = stop;
+}
+
+static const pf_forward_ops ops = {
+    .acquire = acquire,
+    .fork = fork_sequence,
+    .release = release,
+    .length = length_of,
+    .reachable = reachable,
+    .truncate = truncate_sequence,
+    .keep = keep,
+    .run = run,
+    .logits = logits,
+    .best = best,
+    .find_invalid = find_invalid,
+    .share = share,
+    .set_stop = set_stop,
+};
+
+pf_forward_backend pf_cuda_forward_backend(pf_cuda_backend *b)
+{
+    return (pf_forward_backend){ .ops = &ops,
+                                 .state = b,
+                                 .limits = { .max_tokens = b->options.max_tokens,
+                                             .max_sequences = b->options.max_sequences,
+                                             .max_rows = b->options.max_rows,
+                                             .max_logit_rows = b->options.max_rows,
+                                             .n_vocab = b->checkpoint.config.vocab_size,
+                                             .n_threads = 1 },
+                                 .kernels = &b->kernels };
+}
+
+const char *pf_cuda_backend_refusal(const pf_cuda_backend *b)
+{
+    return b->refusal.text;
+}
+
+const pf_config *pf_cuda_backend_config(const pf_cuda_backend *b)
+{
+    return &b->checkpoint.config;
+}
+
+int64_t pf_cuda_backend_parameter_count(const pf_cuda_backend *b)
+{
+    return b->checkpoint.n_parameters;
+}
+
+size_t pf_cuda_backend_weight_bytes(const pf_cuda_backend *b)
+{
+    return b->weights.n_bytes;
+}
+
+size_t pf_cuda_backend_cache_bytes(const pf_cuda_backend *b)
+{
+    const size_t elements = (size_t)pf_cuda_pass_layer_elements(&b->pass);
+    return elements * (size_t)b->checkpoint.config.n_layers * sizeof(uint16_t);
+}
+
+/* ---- creation --------------------------------------------------------------------------------------------------- */
+
+static pf_status check_option(const char *path, const char *name, int32_t value, int32_t least, int32_t most,
+                              pf_error *error)
+{
+    if (value >= least && value <= most) return PF_OK;
+    return pf_fail(error, PF_INVALID, "%s: %s of the CUDA backend is %d, expected %d to %d", path, name, value, least,
+                   most);
+}
+
+/* Zeros become what they stand for. */
+static pf_status resolve(pf_cuda_backend *b, const char *path, pf_error *error)
+{
+    pf_cuda_options *o = &b->options;
+    const int32_t longest = b->checkpoint.config.max_context;
+    if (o->max_tokens == 0) o->max_tokens = pf_min(longest, PF_CUDA_DEFAULT_CONTEXT);
+    if (o->max_sequences == 0) o->max_sequences = 1;
+    if (o->kv_sequences == 0) o->kv_sequences = o->max_sequences;
+    if (o->max_rows == 0) o->max_rows = PF_CUDA_DEFAULT_ROWS;
+    if (o->segment_tokens == 0) o->segment_tokens = PF_CUDA_DEFAULT_SEGMENT;
+    PF_TRY(check_option(path, "max_tokens", o->max_tokens, 1, longest, error));
+    PF_TRY(check_option(path, "max_sequences", o->max_sequences, 1, 1 << 16, error));
+    PF_TRY(check_option(path, "kv_sequences", o->kv_sequences, 1, o->max_sequences, error));
+    PF_TRY(check_option(path, "segment_tokens", o->segment_tokens, 1, 1 << 20, error));
+    return check_option(path, "max_rows", o->max_rows, 1, PF_CUDA_MOST_ROWS, error);
+}
+
+static pf_status make_pages(pf_cuda_backend *b, pf_error *error)
+{
+    const pf_cuda_options *o = &b->options;
+    const size_t width = (size_t)b->pass.table_pages;
+    PF_TRY(pf_cuda_allocate_pinned((void **)&b->tables, (size_t)o->max_sequences * width * sizeof *b->tables, error));
+    const pf_page_tables_config config = { .max_sequences = o->max_sequences,
+                                           .max_tokens = o->max_tokens,
+                                           .n_pages = b->pass.n_pages,
+                                           .max_rows = o->max_rows,
+                                           .tables = b->tables };
+    PF_TRY(pf_page_tables_create(&config, &b->pages, error));
+    const size_t move_bytes = (size_t)pf_page_tables_capacity(b->pages) * 2 * sizeof *b->moves;
+    PF_TRY(pf_cuda_allocate_pinned((void **)&b->moves, move_bytes, error));
+    return pf_cuda_allocate(&b->device_moves, move_bytes, "the moves of the cache", b->stream, error);
+}
+
+static pf_status set_up(pf_cuda_backend *b, const char *path, pf_error *error)
+{
+    const pf_cuda_options *o = &b->options;
+    PF_TRY(pf_cuda_device_open(o->device, error));
+    PF_TRY(pf_checkpoint_open(path, &o->policy, o->cancel, &b->checkpoint, error));
+    PF_TRY(pf_cuda_check_plan(path, &b->checkpoint.config, error));
+    PF_TRY(resolve(b, path, error));
+    PF_TRY(pf_kernels_select(o->isa, &b->kernels, error));
+    PF_CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "the making of a stream", error);
+    PF_TRY(pf_cuda_weights_load(&b->checkpoint, o, b->stream, &b->weights, error));
+    const int64_t width = pf_page_tables_width(o->max_tokens), n_pages = width * o->kv_sequences;
+    if (n_pages > INT32_MAX / PF_PAGE_TOKENS) return pf_fail(error, PF_LIMIT, "%s: the cache has too many pages", path);
+    b->pass.config = &b->checkpoint.config;
+    b->pass.weights = &b->weights;
+    b->pass.stream = b->stream;
+    b->pass.n_rows = o->max_rows;
+    b->pass.max_tokens = o->max_tokens;
+    b->pass.segment_tokens = o->segment_tokens;
+    b->pass.n_pages = (int32_t)n_pages;
+    b->pass.table_pages = (int32_t)width;
+    PF_TRY(pf_cuda_pass_create(&b->pass, o->max_sequences, !o->without_graphs, error));
+    return make_pages(b, error);
+}
+
+pf_status pf_cuda_backend_open(const char *path, const pf_cuda_options *options, pf_cuda_backend **out, pf_error *error)
+{
+    pf_cuda_backend *b = calloc(1, sizeof *b);
+    if (!b) return pf_fail(error, PF_NOMEM, "%s: no memory for the CUDA backend", path);
+    b->options = *options;
+    const pf_status status = set_up(b, path, error);
+    b->options.progress = NULL;
+    if (status == PF_OK)
+        *out = b;
+    else
+        pf_cuda_backend_close(b);
+    return status;
+}
+
+void pf_cuda_backend_close(pf_cuda_backend *b)
+{
+    if (!b) return;
+    if (b->stream) (void)cudaStreamSynchronize(b->stream);
+    pf_cuda_pass_destroy(&b->pass);
+    pf_cuda_weights_destroy(&b->weights);
+    pf_page_tables_destroy(b->pages);
+    (void)cudaFreeHost(b->tables);
+    (void)cudaFreeHost(b->moves);
+    (void)cudaFree(b->device_moves);
+    if (b->stream) (void)cudaStreamDestroy(b->stream);
+    pf_checkpoint_close(&b->checkpoint);
+    free(b);
+}

@@ -4,7 +4,7 @@
  *
  *   - each answer is well-formed, and names sequences of its own stream alone
  *   - a stream that is refused affects no other
- *   - when all streams have ended, no sequence is open and every page of the KV cache is free again
+ *   - when all streams have ended, no sequence is open, and every page of the KV cache is free once the peer is destroyed
  *
  * The input: which service, then records of [stream, n low, n high, n bytes of a Batch]. A stream number above the last one ends a
  * stream instead; its top bit asks for the answers first.
@@ -86,9 +86,9 @@ static void end(server *s)
     for (int i = 0; i < N_STREAMS; i++) pf_dispatch_end_stream(s->dispatch, &s->streams[i]);
     must(pf_dispatch_collect(s->dispatch, NULL, &error) == PF_OK);
     must(pf_dispatch_open_sequences(s->dispatch) == 0);
-    must(pf_kv_free_pages(pf_context_kv(side()->context)) == s->free_pages);
     pf_dispatch_destroy(s->dispatch);
-    pf_peer_destroy(s->peer);
+    pf_peer_destroy(s->peer); /* and what it retains of closed sequences */
+    must(pf_kv_free_pages(pf_context_kv(side()->context)) == s->free_pages);
     pf_codec_destroy(s->codec);
     pf_codec_destroy(s->answers);
 }

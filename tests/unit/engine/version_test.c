@@ -1,4 +1,4 @@
-/* What the library says of itself. Compiled without the engine, since oneDNN loads an OpenMP runtime. */
+/* What the library says of itself. Compiled without the engine, which a release build links to oneDNN and its OpenMP runtime. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <sys/resource.h>

@@ -1,8 +1,6 @@
 /*
  * The CUDA backend on the emulation of tests/cuda-shim: its logits against those of the CPU's, the claims of every backend, texts
  * of a verifier with and without speculation, and calls of the runtime that fail at every point.
- *
- * Names of the kernels' faults that each claim finds: docs/cuda.md.
  */
 #include "tests/support/test.h"
 

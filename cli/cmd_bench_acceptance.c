@@ -7,6 +7,7 @@
 
 #include "bench/acceptance.h"
 #include "bench/statistics.h"
+#include "cli/bench_simulate.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
 #include "cli/hub.h"
@@ -239,6 +240,7 @@ static int check(const pf_options *o)
 
 static int run(const pf_options *given, pf_out *out)
 {
+    if (given->simulate) return pf_bench_simulate(&pf_command_bench_acceptance, given, out);
     const int usage = check(given);
     if (usage != PF_EXIT_DONE) return usage;
     pf_options options = *given;
@@ -275,10 +277,16 @@ const pf_command pf_command_bench_acceptance = {
         "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"
         "  predicted = s * n / (v + d + r)\n"
         "with s a plain step, n the tokens kept of all passes after the prefill, v those passes, d all drafting,\n"
-        "r all round trips, each as the median, measured in the same run.\n",
-    .examples =
-        "  pilotfish bench acceptance -m models/target -d models/draft --draft-len 2,4,8\n"
-        "  pilotfish bench acceptance -m models/target --draft-worker unix:/tmp/worker.sock --limit 20 --json\n",
+        "r all round trips, each as the median, measured in the same run.\n"
+        "\n"
+        "--simulate needs no model: sessions, drafter and verifier run in virtual time on a synthetic pair whose "
+        "draft\n"
+        "tokens are accepted as often as is said, and whose passes take --simulate-token-ms (3) and "
+        "--simulate-step-ms\n"
+        "(20). bound is what the formulas allow in turns, ahead with every proposal there when the verdict comes.\n",
+    .examples = "  pilotfish bench acceptance -m models/target -d models/draft --draft-len 2,4,8\n"
+                "  pilotfish bench acceptance -m models/target --draft-worker unix:/tmp/worker.sock --limit 20 --json\n"
+                "  pilotfish bench acceptance --simulate --simulate-acceptance 0.6,0.8 --draft-len 2,5,auto\n",
     .groups = groups,
     .run = run,
 };

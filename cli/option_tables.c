@@ -310,6 +310,14 @@ static const struct pf_option_row acceptance_rows[] = {
     ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),
     ROW(0, "seed", "S", "of all randomness (1)", KIND_SEED),
     ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+    ROW(0, "simulate", NULL, "no model: a synthetic pair in virtual time, beside what the formulas allow", KIND_FLAG,
+        .offset = AT(simulate)),
+    ROW(0, "simulate-acceptance", "LIST", "of a draft token, with --simulate (0.8)", KIND_FLOAT,
+        .offset = AT(sim_acceptances), .count = AT(n_sim_acceptances), .max = 1),
+    ROW(0, "simulate-batch", "LIST", "sequences at the same time, with --simulate (1)", KIND_INT,
+        .offset = AT(sim_batches), .count = AT(n_sim_batches), .min = 1, .max = 64),
+    ROW(0, "simulate-rtt-us", "LIST", "round trips to the worker, with --simulate (100)", KIND_FLOAT,
+        .offset = AT(sim_round_trips), .count = AT(n_sim_round_trips), .max = 10000000),
 };
 GROUP(pf_options_acceptance, "Measurement", acceptance_rows);
 

@@ -105,6 +105,10 @@ typedef struct {
     int32_t n_methods;
     float temperatures[PF_MAX_LIST];
     int32_t n_temperatures;
+    bool simulate; /* and what it simulates, besides simulate_token_ns and simulate_step_ns */
+    float sim_acceptances[PF_MAX_LIST], sim_round_trips[PF_MAX_LIST];
+    int32_t sim_batches[PF_MAX_LIST];
+    int32_t n_sim_acceptances, n_sim_round_trips, n_sim_batches;
 } pf_options;
 
 typedef struct {

@@ -89,6 +89,25 @@ class Benchmarks(Case):
         self.assertEqual((run["requests"], run["identical"]), (1, 1))
         self.assertGreater(run["speculation"]["drafted"], 0)
 
+    def test_a_simulated_pair_needs_no_model_and_repeats(self):
+        grid = ["bench", "acceptance", "--simulate", "--simulate-acceptance", "0.5,0.9", "--simulate-batch", "1,4",
+                "--draft-len", "4,auto", "--simulate-token-ms", "1", "--simulate-step-ms", "10"]
+        points = self.run_json(*grid)["simulated"]
+        self.assertEqual([(p["acceptance"], p["batch"], p["draft_len"]) for p in points],
+                         [(a, b, k) for a in (0.5, 0.9) for b in (1, 4) for k in (4, "auto")])
+        for p in points:
+            self.assertEqual((p["draft_ms"], p["verify_ms"], p["round_trip_us"]), (1, 10, 100))
+            self.assertAlmostEqual(p["speedup"], p["speculative_tokens_per_s"] / p["plain_tokens_per_s"], places=9)
+            if p["draft_len"] == 4:
+                length = sum(p["acceptance"] ** i for i in range(5))
+                self.assertAlmostEqual(p["bound"], length * 10 / 14.1, places=6)
+                self.assertGreater(p["speedup"], 0.85 * p["bound"])
+                self.assertLess(p["speedup"], 1.1 * p["ahead_bound"])
+        self.assertEqual(self.run_json(*grid)["simulated"], points)
+        self.assertIn(b"speed-up", self.run_ok(*grid).out)
+        self.assert_fails(*grid, "-m", self.target, code=2, saying=["--simulate has no model"])
+        self.assert_fails("bench", "acceptance", "--simulate", "--draft-len", "17", code=2, saying=["--draft-len is 17, expected 1 to 16"])
+
     def test_acceptance_stops_when_stdout_is_closed(self):
         prompts = self.root / "one.txt"
         prompts.write_text("the\n")

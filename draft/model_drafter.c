@@ -62,6 +62,7 @@ typedef struct {
     int32_t n_ready;
     uint64_t begun_ns; /* when the first of them began */
     uint64_t read_ns;  /* what reading took before, of adaptive ones behind their prompts */
+    bool draws_whole;  /* the length of the step is chosen for all */
     bool is_timed;     /* one of them has a deadline, or its length is chosen */
     uint64_t pass_ns;  /* of a pass behind a proposal's first, smoothed over those that are timed */
     pf_span_batch batch;
@@ -275,7 +276,8 @@ static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int3
     s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
     if (s->is_adaptive &&
-        !pf_adaptive_goes_on(&state->adaptive, chooser, logits, *token, s->n_drafted, state->n_planned))
+        !pf_adaptive_goes_on(&state->adaptive, chooser, logits, *token, s->n_drafted, state->n_planned) &&
+        !d->draws_whole)
         state->n_planned = s->n_drafted;
 }
 
@@ -377,7 +379,8 @@ static uint64_t time_pass(drafter *d, uint64_t before_ns, int32_t n_rows)
     return now_ns;
 }
 
-/* What is planned is judged for the whole step. Of one sequence alone draft/length.h decides token by token, where any is drawn. */
+/* What is planned is judged for the whole step, whose passes its sequences share: all draft as much. Of one sequence alone, and where
+ * no length is chosen yet, draft/length.h decides token by token. */
 static void limit_lengths(drafter *d)
 {
     count_judged_step(d);
@@ -394,6 +397,7 @@ static void limit_lengths(drafter *d)
     if (n_adaptive == 0) return;
     const int32_t limit = pf_goodput_choose(&d->goodput, d->weighed, d->n_ready, most, pf_host_now_ns(&d->host));
     const bool is_alone = d->n_ready == 1 && limit > 0;
+    d->draws_whole = !is_alone && limit < most;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const pf_host_sequence *s = &d->host.sequences[d->ready[i]];
         draft_state *state = state_of(&d->host, s);

@@ -59,12 +59,34 @@ static void a_draft_that_does_not_pay_is_not_used(void **state)
     if (forecast.speedup < 0.9) fail_msg("%g times plain decoding", forecast.speedup);
 }
 
+static void a_batch_drafts_about_as_well_as_by_the_best_fixed_length(void **state)
+{
+    (void)state;
+    double best = 0.0, chosen = 0.0;
+    for (int32_t k = 0; k <= 6; k += 2) {
+        pf_error error = { 0 };
+        pf_forecast forecast;
+        const pf_forecast_point p = { .draft_ns = 3 * MS,
+                                      .verify_ns = 20 * MS,
+                                      .round_trip_ns = MS / 10,
+                                      .acceptance = 0.8,
+                                      .batch = 16,
+                                      .draft_len = k,
+                                      .seed = 3 };
+        assert_ok(pf_forecast_run(&p, &forecast, &error), error);
+        if (k == 0) chosen = forecast.speedup;
+        if (k > 0 && forecast.speedup > best) best = forecast.speedup;
+    }
+    if (chosen < 0.93 * best) fail_msg("%g times plain decoding, %g with the best fixed length", chosen, best);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_formulas_give_known_figures),
         cmocka_unit_test(a_simulated_speed_up_is_what_the_formula_allows),
         cmocka_unit_test(a_draft_that_does_not_pay_is_not_used),
+        cmocka_unit_test(a_batch_drafts_about_as_well_as_by_the_best_fixed_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,12 +13,11 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "cli/text_stream.h"
+#include "tokenizer/decode/text_stream.h"
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Of --chat-template, or of the model whose tokenizer is used. */
-static pf_status open_template(const pf_options *o, pf_chat_template **out, pf_error *error)
+pf_status pf_chat_open_template(const pf_options *o, pf_chat_template **out, pf_error *error)
 {
     char directory[PF_MAX_PATH];
     pf_error why = { 0 };
@@ -29,11 +28,11 @@ static pf_status open_template(const pf_options *o, pf_chat_template **out, pf_e
     return status == PF_OK ? PF_OK : pf_fail(error, status, "%s", why.text);
 }
 
-static void add_stop(pf_chat *chat, int32_t id)
+static void add_stop(pf_chat_ends *ends, int32_t id)
 {
-    for (int32_t i = 0; i < chat->n_stops; i++)
-        if (chat->stops[i] == id) return;
-    if (chat->n_stops < PF_MAX_STOP_TOKENS) chat->stops[chat->n_stops++] = id;
+    for (int32_t i = 0; i < ends->n; i++)
+        if (ends->ids[i] == id) return;
+    if (ends->n < PF_MAX_STOP_TOKENS) ends->ids[ends->n++] = id;
 }
 
 static const char *find_last(const char *text, size_t n, const char *part)
@@ -46,7 +45,7 @@ static const char *find_last(const char *text, size_t n, const char *part)
 
 /* The special token behind the text of an assistant's message, as the template writes it; -1: there is none. A template may
  * refuse the conversation that is tried. */
-static int32_t find_end_token(const pf_chat *chat)
+static int32_t find_end_token(const pf_tokenizer *tokenizer, const pf_chat_template *chat)
 {
     static const char said[] = "pilotfish";
     pf_bytes text = { 0 };
@@ -54,13 +53,13 @@ static int32_t find_end_token(const pf_chat *chat)
     int32_t id = -1;
     json_t *tried = json_pack("{s:[{s:s, s:s}, {s:s, s:s}], s:b}", "messages", "role", "user", "content", "-", "role",
                               "assistant", "content", said, "add_generation_prompt", 0);
-    const pf_status status = tried ? pf_chat_template_render(chat->chat_template, tried, &text, NULL) : PF_NOMEM;
+    const pf_status status = tried ? pf_chat_template_render(chat, tried, &text, NULL) : PF_NOMEM;
     const char *last = status == PF_OK && text.n > 0 ? find_last(text.data, text.n, said) : NULL;
     if (last) {
         const char *end = last + strlen(said);
         const size_t n = text.n - (size_t)(end - text.data);
-        if (pf_input_encode(chat->setup.tokenizer, end, n, false, &ids, NULL) == PF_OK && ids.n > 0 &&
-            pf_tokenizer_is_special(chat->setup.tokenizer, ids.ids[0]))
+        if (pf_input_encode(tokenizer, end, n, false, &ids, NULL) == PF_OK && ids.n > 0 &&
+            pf_tokenizer_is_special(tokenizer, ids.ids[0]))
             id = ids.ids[0];
     }
     json_decref(tried);
@@ -69,15 +68,17 @@ static int32_t find_end_token(const pf_chat *chat)
     return id;
 }
 
-static void find_stops(pf_chat *chat)
+void pf_chat_find_ends(const pf_options *options, const pf_setup *setup, const pf_chat_template *chat,
+                       pf_chat_ends *out)
 {
     const int32_t *ids;
     int32_t n;
-    if (chat->options->ignore_eos) return;
-    pf_setup_stop_tokens(&chat->setup, chat->options, &ids, &n);
-    for (int32_t i = 0; i < n; i++) add_stop(chat, ids[i]);
-    const int32_t end = find_end_token(chat);
-    if (end >= 0) add_stop(chat, end);
+    *out = (pf_chat_ends){ .n = 0 };
+    if (options->ignore_eos) return;
+    pf_setup_stop_tokens(setup, options, &ids, &n);
+    for (int32_t i = 0; i < n; i++) add_stop(out, ids[i]);
+    const int32_t end = chat ? find_end_token(setup->tokenizer, chat) : -1;
+    if (end >= 0) add_stop(out, end);
 }
 
 pf_status pf_chat_open(const pf_options *options, pf_out *out, pf_chat *chat, pf_error *error)
@@ -88,12 +89,12 @@ pf_status pf_chat_open(const pf_options *options, pf_out *out, pf_chat *chat, pf
     PF_TRY(pf_request_seed(options, &chat->seed, error));
     PF_TRY(pf_setup_open(options, false, &chat->setup, error));
     if (!chat->setup.tokenizer) return pf_fail(error, PF_INVALID, "a chat needs text, and the model has no tokenizer");
-    PF_TRY(open_template(options, &chat->chat_template, error));
+    PF_TRY(pf_chat_open_template(options, &chat->chat_template, error));
     chat->tokens = calloc((size_t)chat->setup.max_context, sizeof *chat->tokens);
     if (!chat->tokens || pf_conversation_begin(&chat->conversation) != PF_OK ||
         (system && pf_conversation_set_system(&chat->conversation, system, strlen(system)) != PF_OK))
         return pf_fail(error, PF_NOMEM, "no memory for a chat of %d tokens", chat->setup.max_context);
-    find_stops(chat);
+    pf_chat_find_ends(options, &chat->setup, chat->chat_template, &chat->ends);
     return PF_OK;
 }
 
@@ -211,8 +212,8 @@ static pf_status generate(answer *a, const pf_tokens *prompt, pf_error *error)
     request.prompt = prompt->ids;
     request.n_prompt = prompt->n;
     request.max_new_tokens = o->n_new_given ? pf_min(o->n_new, room) : room;
-    request.stop_tokens = chat->stops;
-    request.n_stop_tokens = chat->n_stops;
+    request.stop_tokens = chat->ends.ids;
+    request.n_stop_tokens = chat->ends.n;
     request.on_prompt = on_prompt;
     request.on_token = on_token;
     request.user = a;
@@ -267,7 +268,8 @@ pf_status pf_chat_answer(pf_chat *chat, bool *answered, pf_error *error)
     a.n_prompt = prompt.n;
     if (status == PF_OK) {
         enum { LONG_ANSWER = 1 << 12 };
-        status = pf_text_stream_begin(&a.text, chat->setup.tokenizer, &chat->options->stops, &prompt, LONG_ANSWER);
+        status = pf_text_stream_begin(&a.text, chat->setup.tokenizer, chat->options->stops.items,
+                                      chat->options->stops.n, &prompt, LONG_ANSWER);
         if (status != PF_OK) status = pf_fail(error, status, "%s", pf_request_text_failure(status));
     }
     if (status == PF_OK) {

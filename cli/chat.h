@@ -21,6 +21,12 @@ typedef struct {
     pf_speculation speculation;
 } pf_chat_figures;
 
+/* Tokens that end an answer: the model's, and the one that ends a message of the template. */
+typedef struct {
+    int32_t ids[PF_MAX_STOP_TOKENS]; /* [n] */
+    int32_t n;
+} pf_chat_ends;
+
 typedef struct {
     const pf_options *options;
     pf_out *out;
@@ -29,12 +35,19 @@ typedef struct {
     pf_chat_template *chat_template;
     pf_conversation conversation;
     uint64_t seed;
-    int32_t stops[PF_MAX_STOP_TOKENS]; /* [n_stops] the model's, and the token that ends a message of the template */
-    int32_t n_stops;
+    pf_chat_ends ends;
     pf_result result;
     int32_t *tokens; /* [setup.max_context] of the answer */
     pf_chat_figures last, all;
 } pf_chat;
+
+/* The template of --chat-template, or of the model whose tokenizer is used. PF_UNAVAILABLE: there is none; the sentence names
+ * --chat-template. Else as pf_chat_template_open. */
+PF_MUST_USE pf_status pf_chat_open_template(const pf_options *options, pf_chat_template **out, pf_error *error);
+
+/* None under --ignore-eos. chat NULL: those of the model alone. */
+void pf_chat_find_ends(const pf_options *options, const pf_setup *setup, const pf_chat_template *chat,
+                       pf_chat_ends *out);
 
 /* Loads all that the options name. Errors as pf_setup_open and pf_chat_template_open; a missing template names
  * --chat-template. The caller ends it with pf_chat_close, whatever is returned. */

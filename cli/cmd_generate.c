@@ -19,7 +19,7 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/request.h"
-#include "cli/text_stream.h"
+#include "tokenizer/decode/text_stream.h"
 
 static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
 static const char *const COLOR_OWN = "\033[33m";     /* yellow: the target's own */
@@ -212,7 +212,9 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     };
     pf_progress_begin(&c.prompt, "reading the prompt");
     pf_progress_begin(&c.tokens, "generating");
-    if (c.has_text) c.status = pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, prompt, options->n_new);
+    if (c.has_text)
+        c.status = pf_text_stream_begin(&c.text, setup->tokenizer, options->stops.items, options->stops.n, prompt,
+                                        options->n_new);
     if (c.status != PF_OK) return pf_out_fail("%s", pf_request_text_failure(c.status));
     print_legend(&c);
 

@@ -15,7 +15,7 @@ pf_request pf_request_by_options(const pf_options *options, const pf_setup *setu
 /* Decode speed; the first token is the prefill's. NaN: nothing was decoded. */
 double pf_request_tokens_per_second(const pf_result *result);
 
-/* What a status of cli/text_stream.h means: a static sentence. */
+/* What a status of tokenizer/decode/text_stream.h means: a static sentence. */
 const char *pf_request_text_failure(pf_status status);
 
 /* Whether the options name a target, a drafter that fits it, and a method that fits the temperature: PF_EXIT_DONE, or as

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text_stream.h"
+#include "tokenizer/decode/text_stream.h"
 
 /* ---- a vocabulary without a file: token i is pieces[i] --------------------------------------------------------- */
 
@@ -57,15 +57,20 @@ pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
     return pf_bytes_append(text, "a", 1);
 }
 
-static pf_text_stream begin_after(const pf_strings *stops, int32_t n_prompt)
+typedef struct {
+    const char *items[4];
+    int32_t n;
+} stop_texts;
+
+static pf_text_stream begin_after(const stop_texts *stops, int32_t n_prompt)
 {
     pf_text_stream stream;
     const pf_tokens prompt = { .ids = (int32_t[]){ 0, 0 }, .n = n_prompt };
-    assert_int_equal(pf_text_stream_begin(&stream, NULL, stops, &prompt, 1), PF_OK);
+    assert_int_equal(pf_text_stream_begin(&stream, NULL, stops->items, stops->n, &prompt, 1), PF_OK);
     return stream;
 }
 
-static pf_text_stream begin(const pf_strings *stops)
+static pf_text_stream begin(const stop_texts *stops)
 {
     return begin_after(stops, 1);
 }
@@ -86,7 +91,7 @@ static void assert_bytes(const pf_text_stream *stream, size_t n, const char *exp
 static void stop_text_is_found_across_tokens(void **state)
 {
     (void)state;
-    const pf_strings stops = { { "abba" }, 1 };
+    const stop_texts stops = { { "abba" }, 1 };
     pf_text_stream stream = begin(&stops);
     const int32_t tokens[] = { 0, 0, 1 }; /* a a b: the last two begin the stop text */
     for (size_t i = 0; i < 3; i++) push(&stream, tokens[i]);
@@ -100,7 +105,7 @@ static void stop_text_is_found_across_tokens(void **state)
 static void partial_stop_text_is_released(void **state)
 {
     (void)state;
-    const pf_strings stops = { { "abb" }, 1 };
+    const stop_texts stops = { { "abb" }, 1 };
     pf_text_stream stream = begin(&stops);
     push(&stream, 2); /* ab */
     assert_bytes(&stream, pf_text_stream_ready(&stream), "");
@@ -114,7 +119,7 @@ static void partial_stop_text_is_released(void **state)
 static void earliest_stop_text_ends_the_text(void **state)
 {
     (void)state;
-    const pf_strings orders[] = { { { "b", "ab" }, 2 }, { { "ab", "b" }, 2 } };
+    const stop_texts orders[] = { { { "b", "ab" }, 2 }, { { "ab", "b" }, 2 } };
     for (size_t i = 0; i < PF_COUNT(orders); i++) {
         pf_text_stream stream = begin(&orders[i]);
         push(&stream, 8); /* aab: "ab" begins before "b" */
@@ -128,7 +133,7 @@ static void earliest_stop_text_ends_the_text(void **state)
 static void special_tokens_are_hidden_and_unknown_ids_are_refused(void **state)
 {
     (void)state;
-    const pf_strings none = { { NULL }, 0 };
+    const stop_texts none = { { NULL }, 0 };
     pf_text_stream stream = begin(&none);
     push(&stream, SPECIAL);
     assert_int_equal(stream.bytes.n, 0);
@@ -140,7 +145,7 @@ static void special_tokens_are_hidden_and_unknown_ids_are_refused(void **state)
 static void split_character_is_shown_whole(void **state)
 {
     (void)state;
-    const pf_strings none = { { NULL }, 0 };
+    const stop_texts none = { { NULL }, 0 };
     pf_text_stream stream = begin(&none);
     push(&stream, 0);
     push(&stream, 6);
@@ -153,7 +158,7 @@ static void split_character_is_shown_whole(void **state)
 static void held_back_text_is_released_and_checked_for_stops(void **state)
 {
     (void)state;
-    const pf_strings stops = { { "ba", "aa" }, 2 };
+    const stop_texts stops = { { "ba", "aa" }, 2 };
     pf_text_stream stream = begin(&stops);
     assert_int_equal(pf_text_stream_finish(&stream), PF_OK);
     assert_bytes(&stream, stream.bytes.n, "a");
@@ -172,7 +177,7 @@ static void held_back_text_is_released_and_checked_for_stops(void **state)
 static void stop_text_does_not_match_inside_the_prompt(void **state)
 {
     (void)state;
-    const pf_strings stops = { { "aba" }, 1 };
+    const stop_texts stops = { { "aba" }, 1 };
     for (int32_t n_prompt = 0; n_prompt < 3; n_prompt++) { /* 2: the prompt ends as the stop text begins */
         pf_text_stream stream = begin_after(&stops, n_prompt);
         push(&stream, 3); /* ba */
@@ -189,7 +194,7 @@ static void stop_text_does_not_match_inside_the_prompt(void **state)
 static void random_streams_match_the_definition(void **state)
 {
     (void)state;
-    const pf_strings stops = { { "abbab", "bbb", "aabaa" }, 3 };
+    const stop_texts stops = { { "abbab", "bbb", "aabaa" }, 3 };
     srand(1);
     for (int trial = 0; trial < 2000; trial++) {
         pf_text_stream stream = begin(&stops);

@@ -7,19 +7,19 @@
  *
  * A stop text is found across tokens. The text ends before it; the tokens are kept. Special tokens have no text.
  */
-#ifndef PF_CLI_TEXT_STREAM_H
-#define PF_CLI_TEXT_STREAM_H
+#ifndef PF_TOKENIZER_TEXT_STREAM_H
+#define PF_TOKENIZER_TEXT_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/bytes.h"
-#include "cli/options.h"
 #include "tokenizer/decode/detokenize.h"
 
 typedef struct {
     const pf_tokenizer *tokenizer;
-    const pf_strings *stops;
+    const char *const *stops; /* [n_stops] */
+    int32_t n_stops;
     pf_detokenizer *detokenizer;
     pf_bytes bytes; /* the text so far; once stopped, the text before the stop text */
     bool *drafted;  /* [bytes.n] whether a drafted token added the byte */
@@ -28,10 +28,11 @@ typedef struct {
 } pf_text_stream;
 
 /* Begins the text that tokens add to that of the prompt (pf_detokenizer_skip_prompt); stop texts do not match inside the
- * prompt. Reserves memory for n_tokens tokens of usual length; it grows for longer texts. Tokenizer and stops are borrowed.
+ * prompt, and none is empty. Reserves memory for n_tokens tokens of usual length; it grows for longer texts. Tokenizer and stops are borrowed.
  * PF_LIMIT: the decoder makes a token of the prompt too long. PF_NOMEM. Free it with pf_text_stream_end. */
 PF_MUST_USE pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer,
-                                           const pf_strings *stops, const pf_tokens *prompt, int32_t n_tokens);
+                                           const char *const *stops, int32_t n_stops, const pf_tokens *prompt,
+                                           int32_t n_tokens);
 void pf_text_stream_end(pf_text_stream *stream); /* a zeroed stream is fine */
 
 /* Adds the text of the next token. PF_INVALID: it is not in the vocabulary and adds nothing. PF_LIMIT: the decoder makes it

@@ -1,5 +1,5 @@
 /* Turns the tokens of a continuation into text. */
-#include "cli/text_stream.h"
+#include "tokenizer/decode/text_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,10 @@ static pf_status reserve_drafted(pf_text_stream *stream, size_t capacity)
     return PF_OK;
 }
 
-pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer, const pf_strings *stops,
-                               const pf_tokens *prompt, int32_t n_tokens)
+pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer, const char *const *stops,
+                               int32_t n_stops, const pf_tokens *prompt, int32_t n_tokens)
 {
-    *stream = (pf_text_stream){ .tokenizer = tokenizer, .stops = stops };
+    *stream = (pf_text_stream){ .tokenizer = tokenizer, .stops = stops, .n_stops = n_stops };
     pf_status status = pf_detokenizer_create(tokenizer, &stream->detokenizer);
     if (status == PF_OK) status = pf_detokenizer_skip_prompt(stream->detokenizer, prompt->ids, prompt->n);
     if (status == PF_OK) status = pf_bytes_reserve(&stream->bytes, ((size_t)n_tokens + 1) * USUAL_TOKEN_BYTES);
@@ -44,8 +44,8 @@ void pf_text_stream_end(pf_text_stream *stream)
 static void find_stop(pf_text_stream *stream, size_t old)
 {
     size_t first = stream->bytes.n;
-    for (int32_t i = 0; i < stream->stops->n; i++) {
-        const char *stop = stream->stops->items[i];
+    for (int32_t i = 0; i < stream->n_stops; i++) {
+        const char *stop = stream->stops[i];
         const size_t length = strlen(stop);
         const size_t from = old + 1 > length ? old + 1 - length : 0;
         const char *found = memmem(stream->bytes.data + from, stream->bytes.n - from, stop, length);
@@ -86,8 +86,8 @@ pf_status pf_text_stream_finish(pf_text_stream *stream)
 static size_t held_back(const pf_text_stream *stream)
 {
     size_t longest = 0;
-    for (int32_t i = 0; i < stream->stops->n; i++) {
-        const char *stop = stream->stops->items[i];
+    for (int32_t i = 0; i < stream->n_stops; i++) {
+        const char *stop = stream->stops[i];
         const size_t length = strlen(stop);
         for (size_t k = length - 1; k > longest; k--)
             if (k <= stream->bytes.n && memcmp(stream->bytes.data + stream->bytes.n - k, stop, k) == 0) longest = k;

@@ -190,6 +190,14 @@ static const struct pf_option_row service_rows[] = {
 };
 GROUP(pf_options_service, "Service", service_rows);
 
+static const struct pf_option_row http_rows[] = {
+    ROW(0, "api-key-file", "FILE", "take only requests with a key of this file, one a line (any request)", KIND_STRING,
+        .offset = AT(api_key_file)),
+    ROW(0, "chat-template", "FILE", "a template in Jinja, in the place of the model's", KIND_STRING,
+        .offset = AT(chat_template)),
+};
+GROUP(pf_options_http, "HTTP", http_rows);
+
 static const struct pf_option_row worker_drafter_rows[] = {
     ROW(0, "drafter", "NAME", "model; ngram: looks up the text itself, without -m, for any target (model)", KIND_CHOICE,
         .offset = AT(drafter), .choices = drafter_choices),

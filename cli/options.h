@@ -56,6 +56,7 @@ typedef struct {
     /* the prompt: at most one of the four */
     const char *prompt, *prompt_file, *chat_file;
     const char *system, *chat_template; /* of a chat */
+    const char *api_key_file;           /* of serve */
     pf_tokens tokens;
     bool tokens_given;
 
@@ -143,6 +144,7 @@ extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
+extern const pf_option_group pf_options_http;          /* --api-key-file, --chat-template */
 extern const pf_option_group pf_options_worker_drafter; /* --drafter */
 extern const pf_option_group pf_options_target_backend; /* --backend */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;

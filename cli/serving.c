@@ -9,7 +9,7 @@
 enum { DEFAULT_SEQUENCES = PF_MAX_BATCH_SEQUENCES };
 
 /* Without the ready line a process that waits for it would wait for ever: pf_out_finish reports why this ends instead. */
-static bool on_ready(void *user, const char *address)
+bool pf_serving_print_ready(void *user, const char *address)
 {
     pf_out *out = user;
     return pf_out_print(out, "ready %s\n", address) && pf_out_flush(out);
@@ -27,7 +27,7 @@ static pf_serve_options plan_service(const pf_options *options, pf_role role, pf
     return (pf_serve_options){ .size = sizeof(pf_serve_options),
                                .role = role,
                                .address = options->listen,
-                               .ready = on_ready,
+                               .ready = pf_serving_print_ready,
                                .log = on_log,
                                .user = out,
                                .stop = pf_interrupt_flag(),
@@ -74,6 +74,12 @@ static int check_options(const pf_command *command, const pf_options *options)
     return PF_EXIT_DONE;
 }
 
+int pf_serving_exit(pf_status status, const pf_error *error)
+{
+    if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, error);
+}
+
 int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)
 {
     const int usage = check_options(command, options);
@@ -81,6 +87,5 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     pf_error error = { 0 };
     const pf_status status = options->drafter == PF_DRAFTER_NGRAM ? serve_ngram_drafter(options, out, &error)
                                                                   : serve_model(options, role, out, &error);
-    if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;
-    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
+    return pf_serving_exit(status, &error);
 }

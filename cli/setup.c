@@ -110,8 +110,8 @@ pf_status pf_setup_open_engine(const pf_options *options, int32_t max_sequences,
 
 /* ---- peers and sessions ----------------------------------------------------------------------------------------- */
 
-/* Requests run one behind the other, and a sequence is closed before the next one is opened. */
-enum { AT_ONCE = 1 };
+/* For one text after the other: a sequence is closed before the next one is opened. */
+static const pf_setup_service one_text = { .max_sequences = 1 };
 
 int pf_setup_check_trial(const pf_command *command, const pf_options *o)
 {
@@ -175,22 +175,35 @@ void pf_setup_warn_of_idle_options(const pf_options *options)
     }
 }
 
-static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
+/* The role as a service wants it. */
+static pf_status plan_role(const pf_options *options, const pf_setup_service *service, pf_engine *engine, pf_role role,
+                           pf_role_options *out, pf_error *error)
+{
+    PF_TRY(pf_setup_plan_role(options, engine, role, out, error));
+    if (service == &one_text) return PF_OK;
+    out->stop = service->stop;
+    out->no_prefix_cache = options->prefix_cache_off != 0;
+    return PF_OK;
+}
+
+static pf_status make_verifier(const pf_options *options, const pf_setup_service *service, pf_setup *setup,
+                               pf_error *error)
 {
     const pf_connect_options connect = { .size = sizeof connect, .cancel = pf_interrupt_flag() };
     if (options->verifier) return pf_connect_verifier(options->verifier, &connect, &setup->verifier, error);
-    PF_TRY(open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
+    PF_TRY(open_engine(options, options->model, false, service->max_sequences, NULL, &setup->target, error));
     pf_role_options role;
-    PF_TRY(pf_setup_plan_role(options, setup->target, PF_ROLE_VERIFIER, &role, error));
+    PF_TRY(plan_role(options, service, setup->target, PF_ROLE_VERIFIER, &role, error));
     return pf_engine_verifier(setup->target, &role, &setup->verifier, error);
 }
 
-static pf_status make_drafter(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
+static pf_status make_drafter(const pf_options *options, const pf_setup_service *service, bool compares,
+                              pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
-        PF_TRY(open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
+        PF_TRY(open_engine(options, options->draft, true, service->max_sequences, setup->target, &setup->draft, error));
         pf_role_options role;
-        PF_TRY(pf_setup_plan_role(options, setup->draft, PF_ROLE_DRAFTER, &role, error));
+        PF_TRY(plan_role(options, service, setup->draft, PF_ROLE_DRAFTER, &role, error));
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
     if (options->drafter == PF_DRAFTER_NGRAM) return pf_ngram_drafter_for(setup->verifier, &setup->drafter, error);
@@ -209,7 +222,7 @@ static int32_t session_context(const pf_options *options, const pf_model_info *v
     return options->context > 0 && options->context < most ? options->context : most;
 }
 
-static pf_status make_session(const pf_setup *setup, bool with_drafter, pf_session **out, pf_error *error)
+pf_status pf_setup_make_session(const pf_setup *setup, bool with_drafter, pf_session **out, pf_error *error)
 {
     const pf_session_options make = {
         .size = sizeof make,
@@ -246,10 +259,11 @@ static pf_status check_tokenizers(const pf_options *options, const pf_setup *set
     return PF_OK;
 }
 
-static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
+static pf_status open_peers(const pf_options *options, const pf_setup_service *service, bool compares, pf_setup *setup,
+                            pf_error *error)
 {
-    PF_TRY(make_verifier(options, setup, error));
-    PF_TRY(make_drafter(options, compares, setup, error));
+    PF_TRY(make_verifier(options, service, setup, error));
+    PF_TRY(make_drafter(options, service, compares, setup, error));
     PF_TRY(pf_peer_info(setup->verifier, &setup->verifier_info, error));
     setup->max_context = session_context(options, &setup->verifier_info);
     PF_TRY(check_length(options, compares, "the verifier takes", setup->verifier_info.max_draft, error));
@@ -259,24 +273,42 @@ static pf_status open_parts(const pf_options *options, bool compares, pf_setup *
         setup->tokenizer = pf_engine_tokenizer(known);
         setup->config = pf_engine_config(known);
     }
-    PF_TRY(make_session(setup, true, &setup->session, error));
+    return PF_OK;
+}
+
+static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
+{
+    PF_TRY(open_peers(options, &one_text, compares, setup, error));
+    PF_TRY(pf_setup_make_session(setup, true, &setup->session, error));
     pf_model_info drafter;
     if (options->draft_worker && pf_peer_info(setup->drafter, &drafter, NULL) == PF_OK)
         PF_TRY(check_length(options, compares, "the worker makes", drafter.max_draft, error));
-    return compares ? make_session(setup, false, &setup->plain, error) : PF_OK;
+    return compares ? pf_setup_make_session(setup, false, &setup->plain, error) : PF_OK;
+}
+
+/* Hands out what was opened, or closes it. */
+static pf_status take(const pf_options *options, pf_status status, pf_setup *setup, pf_setup *out)
+{
+    if (status == PF_OK) {
+        pf_setup_warn_of_idle_options(options);
+        *out = *setup;
+    } else {
+        pf_setup_close(setup);
+    }
+    return status;
 }
 
 pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error)
 {
     pf_setup setup = { 0 };
-    const pf_status status = open_parts(options, compares, &setup, error);
-    if (status == PF_OK) {
-        pf_setup_warn_of_idle_options(options);
-        *out = setup;
-    } else {
-        pf_setup_close(&setup);
-    }
-    return status;
+    return take(options, open_parts(options, compares, &setup, error), &setup, out);
+}
+
+pf_status pf_setup_open_service(const pf_options *options, const pf_setup_service *service, pf_setup *out,
+                                pf_error *error)
+{
+    pf_setup setup = { 0 };
+    return take(options, open_peers(options, service, false, &setup, error), &setup, out);
 }
 
 void pf_setup_close(pf_setup *setup)

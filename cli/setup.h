@@ -58,6 +58,20 @@ typedef struct {
     int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
+/* How a server wants it: no session is made, for it makes its own. */
+typedef struct {
+    int32_t max_sequences;     /* that the peers of this process have open at once */
+    const volatile bool *stop; /* set: they give up. An interrupt alone lets them finish */
+} pf_setup_service;
+
+/* As pf_setup_open without a session, for many texts: a kept prefix is used by the next text that begins with it. */
+PF_MUST_USE pf_status pf_setup_open_service(const pf_options *options, const pf_setup_service *service, pf_setup *out,
+                                            pf_error *error);
+
+/* A session of the peers, which warns on stderr. Errors as pf_session_create. */
+PF_MUST_USE pf_status pf_setup_make_session(const pf_setup *setup, bool with_drafter, pf_session **out,
+                                            pf_error *error);
+
 /* Make all that the options ask for; `compares`: plain decoding too. Warnings go to stderr: of options without effect, and
  * of a worker that is not there yet, which is a failure where there is nothing to compare without it, and of a tokenizer that
  * is not supported, which is a failure (PF_UNSUPPORTED) where text comes in. The caller ends it with pf_setup_close. */

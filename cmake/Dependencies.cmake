@@ -3,6 +3,7 @@
 #   PkgConfig::PCRE2, UTF8PROC, CRYPTO           tokenizer
 #   PkgConfig::LIBEDIT                            cli
 #   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto
+#   PkgConfig::MICROHTTPD, CRYPTO                serve
 #   PkgConfig::GRPC, PF_ABSEIL_DEADLOCK_MODE      rpc
 #   PkgConfig::CMOCKA                             tests
 #   PF_ONEDNN_LIBRARY                             kernels, where oneDNN is there
@@ -17,6 +18,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.6)
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit>=3.1)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.72)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
 
 # gRPC locks with Abseil's mutexes. Debian builds these with their debugging, so that each lock walks a graph of all orders

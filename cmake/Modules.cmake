@@ -20,8 +20,9 @@ pf_may_use(draft base model proto host)
 pf_may_use(verify base model proto host)
 pf_may_use(rpc base proto)
 pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc)
-pf_may_use(cli include base gguf tokenizer jinja model engine bench sim)
 pf_may_use(sim include base model proto draft verify engine bench)   # engine: sessions by a simulated clock
+pf_may_use(serve include base tokenizer jinja rpc engine)   # of rpc: addresses and sockets
+pf_may_use(cli include base gguf tokenizer jinja model engine serve bench sim)
 pf_may_use(bench include base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # pf_room(MODULE/ROOM [room...]): within a module, the files of ROOM may include headers of these rooms of the same module,

@@ -18,10 +18,11 @@ KEPT = [
     (re.compile(r"pcre2\.h"), "tokenizer/"),
     (re.compile(r"utf8proc\.h"), ("tokenizer/", "jinja/")),
     (re.compile(r"histedit\.h"), "cli/"),
+    (re.compile(r"microhttpd\.h"), "serve/"),
 ]
 # Modules that use the public headers (include/) instead of a module, but for these headers of it, each with its reason.
 ENGINE = {"engine/engine.h": "model, context and threads of an engine: logits, info and the benches look inside"}
-FACES = {("cli", "engine"): ENGINE, ("bench", "engine"): ENGINE}
+FACES = {("cli", "engine"): ENGINE, ("bench", "engine"): ENGINE, ("serve", "engine"): {}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -219,6 +220,14 @@ static pf_status listen_tcp(const pf_address *address, pf_sockets *out, pf_error
 pf_status pf_sockets_listen(const pf_address *address, pf_sockets *out, pf_error *error)
 {
     return address->is_unix ? listen_unix(address, out, error) : listen_tcp(address, out, error);
+}
+
+void pf_sockets_print(const pf_sockets *sockets, const pf_address *address, char *out, size_t capacity)
+{
+    if (address->is_unix)
+        snprintf(out, capacity, "%s", address->text);
+    else
+        snprintf(out, capacity, strchr(address->host, ':') ? "[%s]:%d" : "%s:%d", address->host, (int)sockets->port);
 }
 
 void pf_sockets_close(pf_sockets *sockets)

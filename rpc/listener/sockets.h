@@ -7,6 +7,7 @@
 #ifndef PF_RPC_SOCKETS_H
 #define PF_RPC_SOCKETS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -29,6 +30,10 @@ typedef struct {
  * PF_UNAVAILABLE: the sentence names the address and why: in use (also where one of several addresses is), no such
  * directory, not a socket, ... */
 PF_MUST_USE pf_status pf_sockets_listen(const pf_address *address, pf_sockets *out, pf_error *error);
+
+/* The address with the port that was chosen; cut off where it is longer than `capacity`. */
+void pf_sockets_print(const pf_sockets *sockets, const pf_address *address, char *out, size_t capacity);
+
 void pf_sockets_close(pf_sockets *sockets); /* and removes the file of a unix socket; twice is fine */
 
 #endif

@@ -159,11 +159,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
     const pf_address *address = &server->address;
     pf_sockets sockets;
     PF_TRY(pf_sockets_listen(address, &sockets, error));
-    if (address->is_unix)
-        snprintf(server->actual, sizeof server->actual, "%s", address->text);
-    else
-        snprintf(server->actual, sizeof server->actual, strchr(address->host, ':') ? "[%s]:%d" : "%s:%d", address->host,
-                 (int)sockets.port);
+    pf_sockets_print(&sockets, address, server->actual, sizeof server->actual);
     const pf_listener_config config = { .server = server->grpc,
                                         .poller = &server->poller,
                                         .max_connections = server->config.max_connections,

@@ -9,7 +9,7 @@ from cli_case import Case, main  # noqa: E402
 from command_line import QUICKLY  # noqa: E402
 
 
-COMMANDS = ["generate", "chat", "worker", "verifier", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
+COMMANDS = ["generate", "chat", "worker", "verifier", "serve", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
             "bench kernels", "bench steps", "bench rpc", "bench acceptance"]
 
 
@@ -53,7 +53,7 @@ class Usage(Case):
     def test_a_usage_error_is_status_2_and_one_sentence(self):
         model = ["-m", self.target]
         for arguments in [
-            [], ["chat"], ["serve"], ["bench"],
+            [], ["chat"], ["serve"], ["serve", *model], ["bench"],
             ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
             ["generate", *model, "-p", "a", "--unknown"], ["generate", *model, "-p", "a", "word"],
             ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],

@@ -1,0 +1,35 @@
+/* What the files of the API share. Internal to serve/. */
+#ifndef PF_SERVE_API_PARTS_H
+#define PF_SERVE_API_PARTS_H
+
+#include "serve/api.h"
+#include "serve/api_error.h"
+#include "serve/task_queue.h"
+
+struct pf_api {
+    pf_api_options options;
+    int64_t created;           /* seconds since 1970 */
+    pf_task_queue *preparing;  /* bodies are read, templates rendered, texts tokenized */
+    pf_task_queue *generating; /* a thread for each session */
+    pf_result *results;        /* [n_sessions] one for each of those threads */
+    volatile bool drains;
+};
+
+/* Replies. document: its reference is taken; NULL: no memory. */
+void pf_api_reply_json(pf_http_exchange *exchange, int32_t status, json_t *document);
+void pf_api_reply_error(pf_http_exchange *exchange, const pf_api_error *error);
+
+/* Whether the model that a request names is the one that is served; NULL: it names none. */
+bool pf_api_check_model(const pf_api *api, const char *model, pf_api_error *error);
+
+/* The ids of a conversation by the chat template, or of a text. */
+bool pf_api_tokenize_chat(const pf_api *api, const json_t *conversation, pf_tokens *out, pf_api_error *error);
+bool pf_api_tokenize_text(const pf_api *api, const char *text, size_t n_bytes, bool add_special, pf_tokens *out,
+                          pf_api_error *error);
+bool pf_api_read_ids(const pf_api *api, const char *param, const json_t *ids, pf_tokens *out, pf_api_error *error);
+
+/* Generates what the exchange asks for (completion.c). On a preparing thread; the reply comes later. */
+void pf_api_complete_chat(pf_api *api, pf_http_exchange *exchange);
+void pf_api_complete_text(pf_api *api, pf_http_exchange *exchange);
+
+#endif

@@ -1,0 +1,435 @@
+/*
+ * Texts for a request: its prompts as ids, a choice for each text, a task for each choice.
+ *
+ *      exchange -> completion -> choice 0 .. n-1, each on a thread with a session
+ *                                  |  text stream: whole characters, up to a stop text
+ *                                  +-> events (stream), or the document once the last choice has ended
+ *
+ * A stream begins with the first token, so that what fails before it has its status of HTTP. Text that the client does not take is
+ * held back once UNSENT_BYTES wait, and then sent in one piece: what waits for a slow client is bounded by that and its text.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/utf8.h"
+#include "serve/api_parts.h"
+#include "serve/reply.h"
+#include "tokenizer/decode/text_stream.h"
+
+enum { UNSENT_BYTES = 256 << 10 };
+
+typedef struct completion completion;
+
+typedef struct {
+    pf_task task; /* the first member */
+    completion *of;
+    const pf_tokens *prompt;
+    uint64_t seed;
+    pf_text_stream text;
+    pf_status text_status;
+    pf_reply_choice reply;
+    size_t n_shown; /* bytes of the text that were made into events */
+    bool opened;    /* its first event is sent */
+    pf_bytes events;
+} choice;
+
+struct completion {
+    pf_api *api;
+    pf_http_exchange *exchange; /* retained */
+    const pf_reply_format *format;
+    pf_api_request request;
+    pf_reply_head head;
+    char id[48];
+    pf_tokens *prompts; /* [request.n_prompts] */
+    choice *choices;    /* [n_choices] */
+    int32_t n_choices;
+    pthread_mutex_t mutex;
+    int32_t n_left;
+    pf_api_error error; /* the first */
+    bool streams;       /* the stream has begun */
+};
+
+/* ---- life ------------------------------------------------------------------------------------------------------------ */
+
+static void destroy(completion *c)
+{
+    for (int32_t i = 0; i < c->n_choices && c->choices; i++) {
+        pf_text_stream_end(&c->choices[i].text);
+        pf_bytes_clear(&c->choices[i].events);
+    }
+    for (int32_t i = 0; i < c->request.n_prompts && c->prompts; i++) pf_tokens_clear(&c->prompts[i]);
+    pthread_mutex_destroy(&c->mutex);
+    pf_api_request_end(&c->request);
+    pf_http_release(c->exchange);
+    free(c->prompts);
+    free(c->choices);
+    free(c);
+}
+
+static void record(completion *c, const pf_api_error *error)
+{
+    pthread_mutex_lock(&c->mutex);
+    if (c->error.status == 0) c->error = *error;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------------- */
+
+static void send_events(choice *ch)
+{
+    completion *c = ch->of;
+    pthread_mutex_lock(&c->mutex);
+    if (!c->streams) pf_http_begin_stream(c->exchange, "text/event-stream; charset=utf-8");
+    c->streams = true;
+    pthread_mutex_unlock(&c->mutex);
+    pf_http_send(c->exchange, ch->events.data, ch->events.n);
+    ch->events.n = 0;
+}
+
+/* The end of the piece that begins at `at`: where the mark changes, if that is asked for. A character has the mark of its first
+ * byte. */
+static size_t piece_end(const choice *ch, size_t at, size_t end)
+{
+    const bool drafted = ch->text.drafted[at];
+    if (!ch->of->request.marks_drafted) return end;
+    while (at < end && ch->text.drafted[at] == drafted) {
+        bool valid;
+        at += pf_utf8_length(ch->text.bytes.data + at, end - at, &valid);
+    }
+    return at;
+}
+
+/* Events for the text up to `end`. */
+static pf_status show(choice *ch, size_t end)
+{
+    const completion *c = ch->of;
+    if (!ch->opened) PF_TRY(c->format->open(&c->head, &ch->reply, &ch->events));
+    ch->opened = true;
+    while (ch->n_shown < end) {
+        const size_t next = piece_end(ch, ch->n_shown, end);
+        const pf_reply_piece piece = { ch->text.bytes.data + ch->n_shown, next - ch->n_shown,
+                                       ch->text.drafted[ch->n_shown] };
+        PF_TRY(c->format->delta(&c->head, &ch->reply, &piece, &ch->events));
+        ch->n_shown = next;
+    }
+    return PF_OK;
+}
+
+/* ---- a choice, on a thread with a session ----------------------------------------------------------------------------- */
+
+static bool on_token(void *user, int32_t token, bool drafted)
+{
+    choice *ch = user;
+    const completion *c = ch->of;
+    ch->reply.usage.n_completion++;
+    const pf_status status = pf_text_stream_push(&ch->text, token, drafted);
+    if (status != PF_OK && status != PF_INVALID) ch->text_status = status; /* an id without a token has no text */
+    const size_t ready = pf_text_stream_ready(&ch->text);
+    if (c->request.stream && ch->text_status == PF_OK && (ready > ch->n_shown || !ch->opened) &&
+        pf_http_unsent_bytes(c->exchange) < UNSENT_BYTES) {
+        ch->text_status = show(ch, ready);
+        if (ch->text_status == PF_OK && ch->events.n > 0) send_events(ch);
+    }
+    return !ch->text.stopped && ch->text_status == PF_OK;
+}
+
+enum { REPEATABLE_DRAFT_LEN = 4 };
+
+/* A length that adapts to the clock gives rejection sampling a different text in every run: with a seed it is fixed. */
+static int32_t draft_length(const completion *c, pf_method method)
+{
+    const int32_t given = c->request.draft_len > 0 ? c->request.draft_len : c->api->options.draft_len;
+    const bool rejection = c->request.sampling.temperature > 0.0f && method != PF_METHOD_COUPLED;
+    return given == 0 && rejection && c->request.seed_given ? REPEATABLE_DRAFT_LEN : given;
+}
+
+/* As asked for, else as the server was told where that is for this temperature. */
+static pf_method choose_method(const completion *c)
+{
+    const pf_method given = c->request.method, otherwise = c->api->options.method;
+    const bool fits = c->request.sampling.temperature > 0.0f && otherwise != PF_METHOD_GREEDY;
+    return given == PF_METHOD_AUTO && fits ? otherwise : given;
+}
+
+static pf_request make_request(const choice *ch)
+{
+    const completion *c = ch->of;
+    const pf_api_options *o = &c->api->options;
+    const int32_t room = o->max_context - ch->prompt->n;
+    const bool ends_chat = c->request.kind == PF_API_CHAT && !c->request.ignore_eos;
+    pf_request request = {
+        .size = sizeof request,
+        .prompt = ch->prompt->ids,
+        .n_prompt = ch->prompt->n,
+        .max_new_tokens = c->request.max_tokens > 0 && c->request.max_tokens < room ? c->request.max_tokens : room,
+        .sampling = c->request.sampling,
+        .method = choose_method(c),
+        .draft_len = draft_length(c, choose_method(c)),
+        .stop_tokens = ends_chat ? o->chat_ends : NULL,
+        .n_stop_tokens = ends_chat ? o->n_chat_ends : 0,
+        .ignore_eos = c->request.ignore_eos,
+        .cancel = pf_http_gone(c->exchange),
+        .on_token = on_token,
+        .user = (void *)ch,
+    };
+    request.sampling.seed = ch->seed;
+    return request;
+}
+
+static void take_figures(choice *ch, const pf_result *result)
+{
+    const pf_speculation *s = &result->speculation;
+    pf_usage *u = &ch->reply.usage;
+    u->n_cached = result->reused_tokens > 0 ? result->reused_tokens : 0;
+    u->rounds = s->rounds;
+    u->fallback_rounds = s->fallback_rounds;
+    u->drafted = s->drafted;
+    u->accepted = s->accepted;
+    ch->reply.finish = ch->text.stopped ? PF_FINISH_STOP : result->finish;
+}
+
+static pf_status finish_text(choice *ch)
+{
+    const completion *c = ch->of;
+    PF_TRY(ch->text_status);
+    PF_TRY(pf_text_stream_finish(&ch->text));
+    ch->reply.text = ch->text.bytes.data;
+    ch->reply.n_bytes = ch->text.bytes.n;
+    if (!c->request.stream) return PF_OK;
+    PF_TRY(show(ch, ch->text.bytes.n));
+    PF_TRY(c->format->close(&c->head, &ch->reply, &ch->events));
+    send_events(ch);
+    return PF_OK;
+}
+
+static void generate(choice *ch, int32_t thread)
+{
+    completion *c = ch->of;
+    const pf_api_options *o = &c->api->options;
+    const bool plain = o->plain_sessions && !c->request.speculates;
+    pf_session *session = (plain ? o->plain_sessions : o->sessions)[thread];
+    const pf_request request = make_request(ch);
+    pf_result *result = &c->api->results[thread];
+    *result = (pf_result){ .size = sizeof *result };
+    pf_error why = { 0 };
+    pf_status status = pf_generate(session, &request, result, &why);
+    if (status == PF_OK) {
+        take_figures(ch, result);
+        status = finish_text(ch);
+        if (status != PF_OK) pf_error_set(&why, status, "no memory for the text");
+    }
+    if (status == PF_OK) return;
+    pf_api_error error;
+    (void)pf_api_refuse(&error, pf_api_status_of(status), NULL, "%s", why.text[0] ? why.text : pf_status_name(status));
+    record(c, &error);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------- */
+
+static pf_usage sum_usage(const completion *c)
+{
+    pf_usage sum = { 0 };
+    for (int32_t i = 0; i < c->n_choices; i++) {
+        const pf_usage *u = &c->choices[i].reply.usage;
+        if (i % c->request.n == 0) {
+            sum.n_prompt += u->n_prompt; /* of several choices of a prompt, once */
+            sum.n_cached += u->n_cached;
+        }
+        sum.n_completion += u->n_completion;
+        sum.rounds += u->rounds;
+        sum.fallback_rounds += u->fallback_rounds;
+        sum.drafted += u->drafted;
+        sum.accepted += u->accepted;
+    }
+    return sum;
+}
+
+static void end_stream(completion *c)
+{
+    pf_bytes events = { 0 };
+    const pf_usage usage = sum_usage(c);
+    const pf_status status = c->error.status != 0 ? pf_reply_event(NULL, pf_api_error_document(&c->error), &events)
+                                                  : c->format->end(&c->head, &usage, &events);
+    if (status == PF_OK) pf_http_send(c->exchange, events.data, events.n);
+    pf_http_end_stream(c->exchange);
+    pf_bytes_clear(&events);
+}
+
+static void reply_whole(completion *c)
+{
+    const pf_usage usage = sum_usage(c);
+    pf_reply_choice *replies = calloc((size_t)c->n_choices, sizeof *replies);
+    for (int32_t i = 0; i < c->n_choices && replies; i++) replies[i] = c->choices[i].reply;
+    pf_api_reply_json(c->exchange, 200, replies ? c->format->whole(&c->head, replies, c->n_choices, &usage) : NULL);
+    free(replies);
+}
+
+static void run_choice(pf_task *task, int32_t thread)
+{
+    choice *ch = (choice *)task;
+    completion *c = ch->of;
+    if (thread != PF_TASK_DROPPED)
+        generate(ch, thread);
+    else
+        record(c, &(pf_api_error){ .status = 503, .text = "the server is being shut down" });
+    pthread_mutex_lock(&c->mutex);
+    const bool is_last = --c->n_left == 0;
+    pthread_mutex_unlock(&c->mutex);
+    if (!is_last) return;
+    if (c->streams)
+        end_stream(c);
+    else if (c->error.status != 0)
+        pf_api_reply_error(c->exchange, &c->error);
+    else
+        reply_whole(c);
+    destroy(c);
+}
+
+/* ---- preparing ------------------------------------------------------------------------------------------------------- */
+
+static bool read_prompts(completion *c, pf_api_error *error)
+{
+    const pf_api_request *r = &c->request;
+    for (int32_t i = 0; i < r->n_prompts; i++) {
+        pf_tokens *ids = &c->prompts[i];
+        const json_t *given = NULL;
+        size_t n_bytes = 0;
+        const char *text = r->kind == PF_API_CHAT ? NULL : pf_api_prompt(r, i, &n_bytes, &given);
+        const bool read = r->kind == PF_API_CHAT ? pf_api_tokenize_chat(c->api, r->conversation, ids, error)
+                          : text                 ? pf_api_tokenize_text(c->api, text, n_bytes, true, ids, error)
+                                                 : pf_api_read_ids(c->api, "prompt", given, ids, error);
+        if (!read) return false;
+    }
+    return true;
+}
+
+static bool check_length(const completion *c, const pf_tokens *ids, pf_api_error *error)
+{
+    const char *param = c->request.kind == PF_API_CHAT ? "messages" : "prompt";
+    const int32_t context = c->api->options.max_context;
+    if (ids->n == 0) return pf_api_refuse(error, 400, param, "%s has no tokens, expected at least one", param);
+    if (ids->n < context && c->request.max_tokens <= context - ids->n) return true;
+    if (c->request.max_tokens > 0)
+        (void)pf_api_refuse(error, 400, param,
+                            "%d tokens of the prompt and %d new ones are more than the context of %d", ids->n,
+                            c->request.max_tokens, context);
+    else
+        (void)pf_api_refuse(error, 400, param, "%d tokens of the prompt fill the context of %d", ids->n, context);
+    error->code = "context_length_exceeded";
+    return false;
+}
+
+static bool draw_seed(pf_api_request *r, pf_api_error *error)
+{
+    if (r->seed_given || getrandom(&r->sampling.seed, sizeof r->sampling.seed, 0) == (ssize_t)sizeof r->sampling.seed)
+        return true;
+    return pf_api_refuse(error, 500, "seed", "no seed could be drawn: %s", strerror(errno));
+}
+
+/* What is not in the prompt: the text before the new one, where it is asked for. */
+static bool begin_text(choice *ch, pf_api_error *error)
+{
+    enum { USUAL_TOKENS = 256 };
+    const completion *c = ch->of;
+    static const pf_tokens none = { 0 };
+    const pf_tokens *before = c->request.echo ? &none : ch->prompt;
+    pf_status status = pf_text_stream_begin(&ch->text, c->api->options.tokenizer, c->request.stops, c->request.n_stops,
+                                            before, USUAL_TOKENS);
+    if (c->request.echo) {
+        ch->text.n_stops = 0;
+        for (int32_t i = 0; i < ch->prompt->n && status == PF_OK; i++)
+            status = pf_text_stream_push(&ch->text, ch->prompt->ids[i], false);
+        if (status == PF_INVALID) status = PF_OK;
+        ch->text.n_stops = c->request.n_stops;
+    }
+    return status == PF_OK || pf_api_refuse(error, pf_api_status_of(status), NULL, "no memory for the text");
+}
+
+static bool make_choices(completion *c, pf_api_error *error)
+{
+    for (int32_t i = 0; i < c->n_choices; i++) {
+        choice *ch = &c->choices[i];
+        ch->of = c;
+        ch->prompt = &c->prompts[i / c->request.n];
+        ch->seed = c->request.sampling.seed + (uint64_t)(i % c->request.n);
+        ch->task = (pf_task){ .run = run_choice, .cancelled = pf_http_gone(c->exchange) };
+        if (i + 1 < c->n_choices) ch->task.next = &c->choices[i + 1].task;
+        ch->reply.index = i;
+        ch->reply.usage.n_prompt = ch->prompt->n;
+        if (!check_length(c, ch->prompt, error) || !begin_text(ch, error)) return false;
+    }
+    return true;
+}
+
+static bool allocate(completion *c, pf_api_error *error)
+{
+    c->n_choices = c->request.n * c->request.n_prompts;
+    c->n_left = c->n_choices;
+    c->prompts = calloc((size_t)c->request.n_prompts, sizeof *c->prompts);
+    c->choices = calloc((size_t)c->n_choices, sizeof *c->choices);
+    return (c->prompts && c->choices) || pf_api_refuse(error, 500, NULL, "no memory for %d texts", c->n_choices);
+}
+
+static bool name_it(completion *c, pf_api_error *error)
+{
+    uint64_t id[2];
+    if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
+        return pf_api_refuse(error, 500, NULL, "no id could be drawn: %s", strerror(errno));
+    snprintf(c->id, sizeof c->id, "%s-%016llx%016llx", c->request.kind == PF_API_CHAT ? "chatcmpl" : "cmpl",
+             (unsigned long long)id[0], (unsigned long long)id[1]);
+    c->head = (pf_reply_head){ .id = c->id,
+                               .model = c->api->options.model,
+                               .created = (int64_t)time(NULL),
+                               .request = &c->request,
+                               .has_drafter = c->api->options.plain_sessions != NULL };
+    return true;
+}
+
+static bool prepare(completion *c, pf_api_kind kind, pf_api_error *error)
+{
+    size_t n_bytes;
+    const char *body = pf_http_body(c->exchange, &n_bytes);
+    return pf_api_request_parse(kind, body, n_bytes, &c->request, error) &&
+           pf_api_check_model(c->api, c->request.model, error) && draw_seed(&c->request, error) && name_it(c, error) &&
+           allocate(c, error) && read_prompts(c, error) && make_choices(c, error);
+}
+
+static bool submit(completion *c, pf_api_error *error)
+{
+    const pf_status status = pf_task_queue_push(c->api->generating, &c->choices[0].task);
+    return status == PF_OK || pf_api_refuse(error, status == PF_LIMIT ? 429 : 503, NULL, "%s",
+                                            status == PF_LIMIT ? "too many texts are waiting to be generated"
+                                                               : "the server is being shut down");
+}
+
+static void complete(pf_api *api, pf_http_exchange *x, pf_api_kind kind, const pf_reply_format *format)
+{
+    completion *c = calloc(1, sizeof *c);
+    pf_api_error error = { .status = 500, .text = "no memory for the request" };
+    if (c) {
+        c->api = api;
+        c->exchange = x;
+        c->format = format;
+        pf_http_retain(x);
+        pthread_mutex_init(&c->mutex, NULL);
+        error = (pf_api_error){ 0 };
+        if (prepare(c, kind, &error) && submit(c, &error)) return;
+        destroy(c);
+    }
+    pf_api_reply_error(x, &error);
+}
+
+void pf_api_complete_chat(pf_api *api, pf_http_exchange *exchange)
+{
+    complete(api, exchange, PF_API_CHAT, &pf_reply_chat);
+}
+
+void pf_api_complete_text(pf_api *api, pf_http_exchange *exchange)
+{
+    complete(api, exchange, PF_API_COMPLETION, &pf_reply_completion);
+}

@@ -1,0 +1,66 @@
+/*
+ * Writes what a request made, in the documents and the events of an API: one table of functions for each.
+ *
+ *      a stream       open, delta ..., close for each choice, in turn or interleaved; then end
+ *      else           whole
+ *
+ * Functions that write events append them to *out; PF_NOMEM: what was appended is no whole event. Pure; any thread.
+ */
+#ifndef PF_SERVE_REPLY_H
+#define PF_SERVE_REPLY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/bytes.h"
+#include "serve/api_request.h"
+
+typedef struct {
+    int64_t n_prompt, n_cached, n_completion; /* tokens; cached: of the prompt, that were not computed again */
+    int64_t rounds, fallback_rounds, drafted, accepted;
+} pf_usage;
+
+typedef struct {
+    const char *id, *model;
+    int64_t created; /* seconds since 1970 */
+    const pf_api_request *request;
+    bool has_drafter;
+} pf_reply_head;
+
+typedef struct {
+    int32_t index;
+    const char *text; /* [n_bytes] the whole of it */
+    size_t n_bytes;
+    pf_finish finish;
+    pf_usage usage;
+} pf_reply_choice;
+
+/* A piece of a choice's text: whole characters. */
+typedef struct {
+    const char *text;
+    size_t n_bytes;
+    bool drafted; /* as the first of its characters */
+} pf_reply_piece;
+
+typedef struct {
+    PF_MUST_USE pf_status (*open)(const pf_reply_head *head, const pf_reply_choice *choice, pf_bytes *out);
+    PF_MUST_USE pf_status (*delta)(const pf_reply_head *head, const pf_reply_choice *choice,
+                                   const pf_reply_piece *piece, pf_bytes *out);
+    PF_MUST_USE pf_status (*close)(const pf_reply_head *head, const pf_reply_choice *choice, pf_bytes *out);
+    PF_MUST_USE pf_status (*end)(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out);
+
+    /* NULL: no memory. The caller ends it with json_decref. */
+    json_t *(*whole)(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage);
+} pf_reply_format;
+
+extern const pf_reply_format pf_reply_chat;       /* OpenAI's chat completions: reply_openai.c */
+extern const pf_reply_format pf_reply_completion; /* OpenAI's completions */
+
+/* {"prompt_tokens", "completion_tokens", "total_tokens", ...}; NULL: no memory. */
+json_t *pf_reply_usage(const pf_reply_head *head, const pf_usage *usage);
+
+/* Appends an event of SSE with the document as its data, and takes the reference. name NULL: without a name. PF_NOMEM: also where
+ * document is NULL. Source: HTML Living Standard, "Server-sent events". */
+PF_MUST_USE pf_status pf_reply_event(const char *name, json_t *document, pf_bytes *out);
+
+#endif

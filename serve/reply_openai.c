@@ -1,0 +1,143 @@
+/*
+ * Replies in the form of OpenAI's completions and chat completions.
+ *
+ * Source: OpenAI API reference, "The chat completion object", "The chat completion chunk object", "The completion object".
+ */
+#include "base/json_values.h"
+#include "serve/reply.h"
+
+static const char *finish_reason(pf_finish finish)
+{
+    return finish == PF_FINISH_LENGTH ? "length" : "stop";
+}
+
+/* ---- events --------------------------------------------------------------------------------------------------------- */
+
+/* An event with one choice, whose reference is taken. */
+static pf_status choice_event(const pf_reply_head *head, const char *object, const pf_reply_choice *of, json_t *choice,
+                              pf_bytes *out)
+{
+    json_t *event = json_pack("{s:s, s:s, s:I, s:s, s:[o]}", "id", head->id, "object", object, "created",
+                              (json_int_t)head->created, "model", head->model, "choices", choice);
+    if (head->request->continuous_usage)
+        json_object_set_new(event, "usage", pf_reply_usage(head, &of->usage));
+    else if (head->request->include_usage)
+        json_object_set_new(event, "usage", json_null());
+    return pf_reply_event(NULL, event, out);
+}
+
+/* The usage, where it is asked for, and the word that ends a stream. */
+static pf_status end_stream(const pf_reply_head *head, const char *object, const pf_usage *usage, pf_bytes *out)
+{
+    static const char done[] = "data: [DONE]\n\n";
+    if (head->request->include_usage)
+        PF_TRY(pf_reply_event(NULL,
+                              json_pack("{s:s, s:s, s:I, s:s, s:[], s:o}", "id", head->id, "object", object, "created",
+                                        (json_int_t)head->created, "model", head->model, "choices", "usage",
+                                        pf_reply_usage(head, usage)),
+                              out));
+    return pf_bytes_append(out, done, sizeof done - 1);
+}
+
+/* A choice with the drafted mark, where that is asked for. */
+static json_t *mark(const pf_reply_head *head, const pf_reply_piece *piece, json_t *choice)
+{
+    if (head->request->marks_drafted) json_object_set_new(choice, "drafted", json_boolean(piece->drafted));
+    return choice;
+}
+
+static json_t *whole(const pf_reply_head *head, const char *object, json_t *choices, const pf_usage *usage)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", head->id, "object", object, "created",
+                     (json_int_t)head->created, "model", head->model, "choices", choices, "usage",
+                     pf_reply_usage(head, usage));
+}
+
+/* ---- chat completions ----------------------------------------------------------------------------------------------- */
+
+static const char chat_chunk[] = "chat.completion.chunk";
+
+static json_t *chat_choice(int32_t index, json_t *delta, const char *reason)
+{
+    return json_pack("{s:i, s:o, s:n, s:s?}", "index", index, "delta", delta, "logprobs", "finish_reason", reason);
+}
+
+static pf_status chat_open(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    json_t *delta = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+    return choice_event(head, chat_chunk, c, chat_choice(c->index, delta, NULL), out);
+}
+
+static pf_status chat_delta(const pf_reply_head *head, const pf_reply_choice *c, const pf_reply_piece *piece,
+                            pf_bytes *out)
+{
+    json_t *delta = json_pack("{s:o}", "content", pf_json_text(piece->text, piece->n_bytes));
+    return choice_event(head, chat_chunk, c, mark(head, piece, chat_choice(c->index, delta, NULL)), out);
+}
+
+static pf_status chat_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    return choice_event(head, chat_chunk, c, chat_choice(c->index, json_object(), finish_reason(c->finish)), out);
+}
+
+static pf_status chat_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
+{
+    return end_stream(head, chat_chunk, usage, out);
+}
+
+static json_t *chat_whole(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i, s:{s:s, s:o, s:n}, s:n, s:s}", "index", choices[i].index,
+                                              "message", "role", "assistant", "content",
+                                              pf_json_text(choices[i].text, choices[i].n_bytes), "refusal", "logprobs",
+                                              "finish_reason", finish_reason(choices[i].finish)));
+    return whole(head, "chat.completion", list, usage);
+}
+
+const pf_reply_format pf_reply_chat = { chat_open, chat_delta, chat_close, chat_end, chat_whole };
+
+/* ---- completions ---------------------------------------------------------------------------------------------------- */
+
+static const char completion_object[] = "text_completion";
+
+static json_t *text_choice(int32_t index, const char *text, size_t n_bytes, const char *reason)
+{
+    return json_pack("{s:i, s:o, s:n, s:s?}", "index", index, "text", pf_json_text(text, n_bytes), "logprobs",
+                     "finish_reason", reason);
+}
+
+static pf_status text_open(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    (void)head, (void)c, (void)out;
+    return PF_OK;
+}
+
+static pf_status text_delta(const pf_reply_head *head, const pf_reply_choice *c, const pf_reply_piece *piece,
+                            pf_bytes *out)
+{
+    return choice_event(head, completion_object, c,
+                        mark(head, piece, text_choice(c->index, piece->text, piece->n_bytes, NULL)), out);
+}
+
+static pf_status text_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    return choice_event(head, completion_object, c, text_choice(c->index, "", 0, finish_reason(c->finish)), out);
+}
+
+static pf_status text_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
+{
+    return end_stream(head, completion_object, usage, out);
+}
+
+static json_t *text_whole(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n; i++)
+        json_array_append_new(
+            list, text_choice(choices[i].index, choices[i].text, choices[i].n_bytes, finish_reason(choices[i].finish)));
+    return whole(head, completion_object, list, usage);
+}
+
+const pf_reply_format pf_reply_completion = { text_open, text_delta, text_close, text_end, text_whole };

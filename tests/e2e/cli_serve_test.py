@@ -1,0 +1,292 @@
+"""`pilotfish serve`: OpenAI's API over HTTP, by a client of the standard library."""
+
+import json
+import signal
+import socket
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from cli_case import Case, PROMPT, main  # noqa: E402
+from command_line import Server  # noqa: E402
+from http_client import QUICKLY, Client, Connection, at_once, send_raw  # noqa: E402
+
+TEMPLATE = """{%- for m in messages %}
+{{- m.role + ' ' + m.content }}
+{% endfor %}
+{%- if tools %}{{ tools|tojson }}{% endif %}
+{%- if add_generation_prompt %}the{% endif %}
+"""
+MESSAGES = [{"role": "user", "content": "an other"}, {"role": "assistant", "content": "thin"}]
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def text_of(events):
+    return "".join(c.get("text") or c.get("delta", {}).get("content") or "" for e in events[:-1] for c in e["choices"])
+
+
+class ServeCase(Case):
+    """One server for a class, with a draft."""
+
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.target / "chat_template.jinja").write_text(TEMPLATE)
+        cls.server = cls.serve("-d", cls.draft, *cls.arguments)
+        cls.client = Client(cls.server.address)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.end()
+        super().tearDownClass()
+
+    @classmethod
+    def serve(cls, *arguments, address="localhost:0"):
+        return cls.pilotfish.serve("serve", cls.target, address, *arguments)
+
+    def greedy(self, prompt=PROMPT, tokens=24, **more):
+        return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
+
+    def assert_refused(self, reply, status, param=None, saying=""):
+        self.assertEqual(reply.status, status, reply.body)
+        self.assertEqual(set(reply.error), {"message", "type", "param", "code"})
+        self.assertEqual(reply.error["param"], param)
+        self.assertIn(saying, reply.error["message"])
+
+
+class Texts(ServeCase):
+    def test_a_completion_is_the_text_of_generate(self):
+        for stop in ((), ("e",), ("th", "zz")):
+            with self.subTest(stop):
+                plain = self.generate("-n", 24, "--ignore-eos", *(a for s in stop for a in ("--stop", s)))
+                reply = self.client.post(TEXT, self.greedy(stop=list(stop))).json
+                self.assertEqual(reply["choices"][0]["text"], plain["text"])
+                self.assertEqual(reply["choices"][0]["finish_reason"], plain["finish_reason"])
+                self.assertEqual(reply["usage"]["completion_tokens"], len(plain["tokens"]))
+                self.assertEqual(reply["usage"]["prompt_tokens"], len(plain["prompt_tokens"]))
+
+    def test_a_seeded_completion_is_the_text_of_generate(self):
+        for speculates in (True, False):
+            plain = self.generate("-n", 24, "--ignore-eos", "--temperature", 0.8, "--top-k", 40, "--seed", 5)
+            value = self.greedy(temperature=0.8, top_k=40, seed=5,
+                                speculative={"enabled": speculates, "method": "coupled"})
+            self.assertEqual(self.client.post(TEXT, value).json["choices"][0]["text"], plain["text"])
+
+    def test_a_stream_is_the_same_text_in_pieces(self):
+        for value in (self.greedy(), self.greedy(stop=["e"]), self.greedy(echo=True)):
+            whole = self.client.post(TEXT, value).json
+            events = self.client.stream(TEXT, {**value, "stream_options": {"include_usage": True}})
+            self.assertEqual(events[-1], "[DONE]")
+            self.assertEqual(text_of(events), whole["choices"][0]["text"])
+            self.assertEqual(events[-2]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+            self.assertEqual(events[-2]["choices"], [])
+            reasons = [c["finish_reason"] for e in events[:-1] for c in e["choices"]]
+            self.assertEqual(reasons[-1], whole["choices"][0]["finish_reason"])
+            self.assertEqual(set(reasons[:-1]), {None})
+
+    def test_a_chat_is_rendered_by_the_template_of_the_model(self):
+        (self.root / "chat.json").write_text(json.dumps(MESSAGES))
+        plain = self.generate("-n", 12, prompt=("--chat", self.root / "chat.json"))
+        value = {"messages": MESSAGES, "max_tokens": 12, "temperature": 0}
+        whole = self.client.post(CHAT, value).json
+        self.assertEqual(whole["object"], "chat.completion")
+        message = whole["choices"][0]["message"]
+        self.assertEqual((message["role"], message["content"]), ("assistant", plain["text"]))
+        events = self.client.stream(CHAT, value)
+        self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual(text_of(events), plain["text"])
+
+    def test_tools_reach_the_template(self):
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        count = lambda **more: self.client.post("/tokenize", {"messages": MESSAGES, **more}).json["count"]  # noqa: E731
+        self.assertGreater(count(tools=tools), count())
+        self.assertEqual(count(tools=tools, tool_choice="none"), count())
+
+    def test_several_choices_have_seeds_in_a_row(self):
+        value = self.greedy(temperature=0.9, seed=3, n=3, speculative={"enabled": False})
+        many = self.client.post(TEXT, value).json
+        self.assertEqual([c["index"] for c in many["choices"]], [0, 1, 2])
+        for i, choice in enumerate(many["choices"]):
+            one = self.client.post(TEXT, {**value, "n": 1, "seed": 3 + i}).json
+            self.assertEqual(choice["text"], one["choices"][0]["text"])
+        self.assertGreater(len({c["text"] for c in many["choices"]}), 1)
+
+    def test_prompts_are_texts_or_ids(self):
+        ids = self.client.post("/tokenize", {"prompt": PROMPT}).json["tokens"]
+        one = self.client.post(TEXT, self.greedy()).json["choices"][0]["text"]
+        many = self.client.post(TEXT, self.greedy(prompt=[PROMPT, ids])).json["choices"]
+        self.assertEqual([c["text"] for c in many], [one, one])
+        self.assertEqual(self.client.post("/detokenize", {"tokens": ids[1:]}).json["prompt"], PROMPT)
+
+    def test_speculation_is_counted_and_can_be_switched_off(self):
+        with_draft = self.client.post(TEXT, self.greedy(speculative={"draft_len": 4})).json
+        figures = with_draft["usage"]["speculative"]
+        self.assertGreater(figures["accepted"], 0)
+        self.assertEqual(with_draft["usage"]["completion_tokens"],
+                         1 + figures["rounds"] + figures["fallback_rounds"] + figures["accepted"])
+        plain = self.client.post(TEXT, self.greedy(speculative={"enabled": False})).json
+        self.assertEqual(plain["usage"]["speculative"]["drafted"], 0)
+        self.assertEqual(plain["choices"][0]["text"], with_draft["choices"][0]["text"])
+        short = self.client.post(TEXT, self.greedy(speculative={"draft_len": 1})).json["usage"]["speculative"]
+        self.assertEqual(short["drafted"], short["rounds"])
+
+    def test_drafted_text_is_marked_where_that_is_asked_for(self):
+        events = self.client.stream(TEXT, self.greedy(speculative={"mark": True, "draft_len": 4}))[:-2]
+        marks = [e["choices"][0]["drafted"] for e in events]
+        self.assertEqual({True, False}, set(marks))
+        self.assertNotIn("drafted", self.client.stream(TEXT, self.greedy())[0]["choices"][0])
+
+    def test_32_requests_at_once_are_each_what_it_is_alone(self):
+        prompts = [f"the {i} thin other" for i in range(32)]
+        values = [self.greedy(prompt=p, tokens=16, speculative={"enabled": i % 2 == 0}) for i, p in enumerate(prompts)]
+        alone = [self.client.post(TEXT, v).json["choices"][0]["text"] for v in values]
+        together = at_once([lambda v=v: self.client.post(TEXT, v) for v in values])
+        self.assertEqual([r.json["choices"][0]["text"] for r in together], alone)
+
+
+class Refusals(ServeCase):
+    def test_what_is_not_supported_is_refused_by_name(self):
+        for more, param in (({"logit_bias": {"5": 1}}, "logit_bias"), ({"frequency_penalty": 0.5}, "frequency_penalty"),
+                            ({"best_of": 3}, "best_of"), ({"nonesuch": 1}, "nonesuch"), ({"top_p": 2}, "top_p"),
+                            ({"max_tokens": 1 << 20}, "prompt"), ({"prompt": [1 << 20]}, "prompt"), ({"prompt": ""}, None)):
+            reply = self.client.post(TEXT, self.greedy(**more))
+            if param is None:   # a BOS alone is a prompt
+                self.assertEqual(reply.status, 200)
+            else:
+                self.assert_refused(reply, 400, param)
+
+    def test_paths_methods_and_models(self):
+        self.assert_refused(self.client.get("/none"), 404)
+        self.assert_refused(self.client.get(CHAT), 405)
+        self.assert_refused(self.client.post("/health", {}), 405)
+        self.assert_refused(self.client.post(TEXT, self.greedy(model="other")), 404, "model")
+        self.assertEqual(self.client.post(TEXT, self.greedy(model="target", tokens=1)).status, 200)
+        self.assertEqual(self.client.get("/v1/models").json["data"][0]["id"], "target")
+        self.assertEqual(self.client.get("/v1/models/target").json["id"], "target")
+        self.assert_refused(self.client.get("/v1/models/other"), 404, "model")
+
+    def test_hostile_bodies_are_refused_and_the_server_goes_on(self):
+        for body in ("", "{", "[]", "null", "\x00", "{" * 5000, "[" * 100000, '{"prompt": "\\ud800"}', b'{"prompt": "\xff"}',
+                     '{"prompt": ' + "[" * 200 + "]" * 200 + "}", '{"messages": [' + "{}," * 100000 + "{}]}"):
+            for path in (TEXT, CHAT, "/tokenize", "/detokenize"):
+                self.assertIn(self.client.post(path, body).status, (400, 413))
+        self.assertEqual(self.client.get("/health").status, 200)
+
+    def test_a_body_that_is_too_long_is_refused(self):
+        declared = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n"
+        self.assertEqual(send_raw(self.server.address, declared)[:12], b"HTTP/1.1 413")
+        endless = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"fffff\r\n" + (
+            b"x" * 0xFFFFF + b"\r\n" + b"fffff\r\n") * 12
+        self.assertIn(send_raw(self.server.address, endless)[:12], (b"HTTP/1.1 413", b""))
+        self.assertEqual(self.client.get("/health").status, 200)
+
+    def test_headers_that_are_too_long_are_refused(self):
+        answer = send_raw(self.server.address, b"GET /health HTTP/1.1\r\nHost: a\r\nX: " + b"x" * (1 << 20) + b"\r\n\r\n")
+        self.assertNotIn(b" 200 ", answer[:20])
+        self.assertEqual(self.client.get("/health").status, 200)
+
+    def test_pages_of_other_sites_are_refused(self):
+        reply = self.client.post(TEXT, self.greedy(), headers={"Origin": "http://elsewhere.example"})
+        self.assert_refused(reply, 403)
+        own = {"Origin": f"http://{self.server.address}"}
+        self.assertEqual(self.client.post(TEXT, self.greedy(tokens=1), headers=own).status, 200)
+
+
+class Clients(ServeCase):
+    def wait_idle(self, seconds=20):
+        """Until a short request is answered: the one session is free."""
+        begin = time.monotonic()
+        self.assertEqual(self.client.post(TEXT, self.greedy(tokens=1)).status, 200)
+        self.assertLess(time.monotonic() - begin, seconds)
+
+    def test_500_connections_opened_and_left(self):
+        host, port = self.server.address.rsplit(":", 1)
+        idle = [socket.create_connection((host, int(port))) for _ in range(500)]
+        try:
+            self.wait_idle()
+        finally:
+            for s in idle:
+                s.close()
+        self.wait_idle()
+
+    def test_texts_whose_clients_are_gone_are_given_up(self):
+        for i in range(24):
+            if i % 2:
+                connection, response = self.client.open_stream(TEXT, self.greedy(tokens=1900))
+                response.read(64)
+            else:
+                connection = Connection(self.server.address)
+                connection.request("POST", TEXT, json.dumps(self.greedy(tokens=1900)))
+            connection.sock.shutdown(socket.SHUT_RDWR) if connection.sock else response.close()
+            connection.close()
+        self.wait_idle()
+
+    def test_a_client_that_reads_slowly_gets_all_of_it(self):
+        value = self.greedy(tokens=1900)
+        connection, response = self.client.open_stream(TEXT, value)
+        time.sleep(1.0)
+        self.wait_idle()    # others are served meanwhile
+        text = response.read().decode()
+        connection.close()
+        events = [json.loads(p[6:]) for p in text.split("\n\n") if p and p != "data: [DONE]"]
+        whole = self.client.post(TEXT, value).json["choices"][0]["text"]
+        self.assertEqual(text_of([*events, None]), whole)
+        self.assertTrue(text.endswith("data: [DONE]\n\n"))
+
+
+class Service(ServeCase):
+    def test_keys_are_asked_for(self):
+        path = self.root / "keys"
+        path.write_text("# of the tests\nfirst\n  second \n")
+        with self.serve("--api-key-file", path) as server:
+            self.assertEqual(Client(server.address).get("/health").status, 200)
+            for key in (None, "third", "firs", "first second"):
+                self.assert_refused(Client(server.address, key).get("/v1/models"), 401)
+            for key in ("first", "second"):
+                self.assertEqual(Client(server.address, key).get("/v1/models").status, 200)
+            other = Client(server.address).get("/v1/models", headers={"X-Api-Key": "second"})
+            self.assertEqual(other.status, 200)
+
+    def test_a_key_file_without_keys_is_a_failure(self):
+        path = self.root / "nothing"
+        path.write_text("# none\n\n")
+        self.assert_fails("serve", "-m", self.target, "--listen", "localhost:0", "--api-key-file", path,
+                          saying=["nothing", "no API key"])
+
+    def test_a_unix_socket_and_a_drafter_without_a_model(self):
+        with self.serve("--drafter", "ngram", address=self.socket("serve")) as server:
+            reply = Client(server.address).post(TEXT, self.greedy()).json
+            self.assertEqual(reply["choices"][0]["text"], self.generate("-n", 24, "--ignore-eos")["text"])
+            self.assertIn("speculative", reply["usage"])
+
+    def test_a_model_without_a_template_serves_completions(self):
+        with Server(self.pilotfish.start("serve", "-m", self.draft, "--listen", "localhost:0")) as server:
+            client = Client(server.address)
+            self.assertEqual(client.post(TEXT, self.greedy(tokens=1)).status, 200)
+            self.assert_refused(client.post(CHAT, {"messages": MESSAGES}), 400, "messages", "--chat-template")
+
+    def test_sigterm_finishes_what_runs_and_refuses_what_is_new(self):
+        server = self.serve("--simulate-step-ms", 5)
+        connection, response = Client(server.address).open_stream(TEXT, self.greedy(tokens=200))
+        response.read(10)
+        waiting = Connection(server.address)
+        waiting.connect()
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        waiting.request("POST", TEXT, json.dumps(self.greedy()))
+        self.assertEqual(waiting.getresponse().status, 503)
+        text = response.read().decode()
+        self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
+        for each in (connection, waiting):
+            each.close()
+        self.assertEqual(server.process.wait(QUICKLY), 0)
+        server.end()
+
+    def test_an_address_that_is_taken_is_a_failure(self):
+        self.assert_fails("serve", "-m", self.target, "--listen", self.server.address, saying=["address in use"])
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ pf_may_use(proto base include)
 pf_may_use(host base proto)
 pf_may_use(draft base model proto host)
 pf_may_use(verify base model proto host)
-pf_may_use(rpc base proto)
+pf_may_use(rpc base proto host)
 pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc)
 pf_may_use(sim include base model proto draft verify engine bench)   # engine: sessions by a simulated clock
 pf_may_use(serve include base tokenizer jinja rpc engine)   # of rpc: addresses and sockets

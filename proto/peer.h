@@ -4,4 +4,7 @@
 
 #include "proto/messages.h"
 
+/* The two services of pilotfish.proto. DRAFTER: the server proposes. VERIFIER: the client does. */
+typedef enum { PF_SERVICE_DRAFTER, PF_SERVICE_VERIFIER, PF_N_SERVICES } pf_service;
+
 #endif

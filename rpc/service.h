@@ -2,8 +2,7 @@
 #ifndef PF_RPC_SERVICE_H
 #define PF_RPC_SERVICE_H
 
-/* DRAFTER: the server proposes. VERIFIER: the client does. */
-typedef enum { PF_SERVICE_DRAFTER, PF_SERVICE_VERIFIER, PF_N_SERVICES } pf_service;
+#include "proto/peer.h"
 
 typedef struct {
     const char *name;          /* asked for in health checks */

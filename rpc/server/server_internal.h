@@ -19,14 +19,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "host/dispatch.h"
 #include "proto/health.h"
 #include "rpc/address.h"
-#include "rpc/server/dispatch.h"
 #include "rpc/grpc_util.h"
 #include "rpc/listener/listener.h"
 #include "rpc/poller.h"
 #include "rpc/message_budget.h"
 #include "rpc/server/server.h"
+#include "rpc/service.h"
 
 enum {
     PF_UNARY_CALLS = 64, /* health and info calls at once, watches included */

@@ -14,7 +14,7 @@
 
 #include "draft/model_drafter.h"
 #include "proto/codec.h"
-#include "rpc/server/dispatch.h"
+#include "host/dispatch.h"
 #include "tests/support/tiny_side.h"
 #include "verify/model_verifier.h"
 #include "model/backend/cpu_backend.h"

@@ -1,4 +1,4 @@
-#include "rpc/server/dispatch.h"
+#include "host/dispatch.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -429,6 +429,17 @@ void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
         if (dispatch->slots[slot].stream == stream) dispatch->slots[slot].is_finished = true;
     (void)!close_finished(
         dispatch); /* a peer that refuses this has failed as a whole, which the next collect reports */
+}
+
+int32_t pf_dispatch_free_slots(pf_dispatch *dispatch)
+{
+    const int32_t n = dispatch->max - pf_idmap_count(dispatch->ids);
+    return n == 0 && evict_idle(dispatch) ? 1 : n;
+}
+
+bool pf_dispatch_is_open(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+{
+    return find_slot(dispatch, stream, sequence) != NULL;
 }
 
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)

@@ -9,8 +9,8 @@
  * no slot, or that the peer would refuse, with a refusal. No I/O, no gRPC, no allocation after creation.
  * Threads: one at a time, the one that may use the peer.
  */
-#ifndef PF_RPC_DISPATCH_H
-#define PF_RPC_DISPATCH_H
+#ifndef PF_HOST_DISPATCH_H
+#define PF_HOST_DISPATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,6 @@
 #include "base/status.h"
 #include "proto/codec.h"
 #include "proto/peer.h"
-#include "rpc/service.h"
 
 typedef struct pf_dispatch pf_dispatch;
 
@@ -54,6 +53,11 @@ bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream);
 
 /* Closes the sequences of a stream that has ended. Its pointer may be reused for another stream. */
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);
+
+/* How many opens of other sequences find a slot; where all are taken, one is evicted as for an open. */
+int32_t pf_dispatch_free_slots(pf_dispatch *dispatch);
+
+bool pf_dispatch_is_open(const pf_dispatch *dispatch, const void *stream, uint64_t sequence);
 
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch);
 bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream); /* open ones */

@@ -2,7 +2,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
-#include "rpc/server/dispatch.h"
+#include "host/dispatch.h"
 #include "tests/support/test.h"
 
 enum { MAX = 8, LONGEST = 64, MS = 1000 * 1000, SILENCE_NS = 50 * MS };

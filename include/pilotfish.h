@@ -3,6 +3,7 @@
  *
  *      pf_engine      a loaded model with its tokenizer and threads
  *      pf_peer        a drafter or a verifier: an engine's role, a worker behind an address, or your own (pilotfish_peer.h)
+ *      pf_hub         shares such peers between many sessions, each on its own thread
  *      pf_session     one verifier, at most one drafter, and the memory of one request at a time; it may keep a request's
  *                     sequence for the next one
  *      pf_generate    one request, on the caller's thread
@@ -33,8 +34,8 @@
  * options are borrowed for the call, unless the field says otherwise.
  *
  * Threads. An engine, the peers made of it and the sessions that use these belong to one thread at a time; with pf_generation
- * that is the session's own thread until the generation ends. Different engines are independent, unless one uses the other's
- * threads. A tokenizer may be used by any number of threads. Callbacks run on the thread that generates, and must not call
+ * that is the session's own thread until the generation ends. Sessions on peers of a hub are independent of each other. Different
+ * engines are independent, unless one uses the other's threads. A tokenizer may be used by any number of threads. Callbacks run on the thread that generates, and must not call
  * the objects they are called from. A flag (`cancel`, `stop`) may be set by any thread with __atomic_store_n(&flag, true,
  * __ATOMIC_RELAXED), or by a signal handler. The thread that opens an engine or generates computes, too, and may be pinned to
  * a CPU until its engines are closed.
@@ -242,6 +243,44 @@ typedef struct {
  * PF_UNAVAILABLE: the address cannot be listened on.  PF_INVALID: not an address, or as pf_engine_verifier.  PF_LIMIT: too
  * little memory for messages.  PF_INTERNAL: no random bytes.  Besides, what the role fails with as a whole. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);
+
+/* ---- hub ---------------------------------------------------------------------------------------------------------- */
+
+/* Lets sessions on many threads share the peers of this process: the hub's own thread computes, and batches what has arrived. */
+typedef struct pf_hub pf_hub;
+
+typedef struct {
+    size_t size;
+    pf_peer *verifier;        /* of this process; used by the hub alone until pf_hub_destroy; required */
+    pf_peer *drafter;         /* likewise; NULL: none */
+    const char *draft_worker; /* address of a worker, instead of a drafter: pf_hub_drafter then connects, and the worker
+                                 batches what its connections ask for */
+    int32_t max_sequences;    /* open at once; 0: as many as the peers take */
+    int32_t max_waiting; /* opens that wait for a place, in order of arrival; further ones are refused with PF_LIMIT.
+                                 0: 256; -1: none may wait */
+    uint64_t gather_ns;  /* a pass waits for sequences that have just been answered, until none of them has gone on
+                                 for so long, at most a second; 0: 200 us */
+    void (*warn)(void *user, const char *sentence); /* on the hub's thread: logits are NaN, ... */
+    void *user;
+} pf_hub_options;
+
+/* Start the hub's thread. The engines of the peers are computed by it: nothing else may use them meanwhile.
+ * PF_INVALID: no verifier, or one behind an address; a drafter and a draft_worker; a number is out of range.  PF_LIMIT: the
+ * thread cannot be started. Besides, as pf_peer_info of the peers. */
+PF_MUST_USE pf_status pf_hub_create(const pf_hub_options *options, pf_hub **out, pf_error *error);
+
+/* Ends the thread. The hub's peers have been destroyed before. */
+void pf_hub_destroy(pf_hub *hub);
+
+/* A verifier, or a drafter, for one session: each follows one sequence at a time. These functions may be called by any thread;
+ * the peer itself belongs to the session's. End it with pf_peer_destroy, after the session: what it has open is closed.
+ * Of a drafter: PF_UNSUPPORTED: the hub has none. With draft_worker as pf_connect_drafter, without must_answer. */
+PF_MUST_USE pf_status pf_hub_verifier(pf_hub *hub, pf_peer **out, pf_error *error);
+PF_MUST_USE pf_status pf_hub_drafter(pf_hub *hub, pf_peer **out, pf_error *error);
+
+/* From any thread, and at once: new sequences are refused with PF_UNAVAILABLE, those that are open go on for grace_ns, and
+ * then end with PF_CANCELLED. A second call may shorten the time. */
+void pf_hub_stop(pf_hub *hub, uint64_t grace_ns);
 
 /* ---- session ------------------------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,257 @@
+/* The hub's thread: which sequences are admitted, when a pass begins, and what is computed. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "engine/hub_internal.h"
+#include "host/merged_peer.h"
+
+enum { MOST_GAPS = 25 }; /* of gather_ns that a pass waits, however many clients come one after the other */
+
+/* ---- admission -------------------------------------------------------------------------------------------------- */
+
+static void refuse(hub_client *c, pf_status status, const char *text)
+{
+    const pf_open *open = &c->in->batch.opens[0];
+    pf_refusal refusal = { open->sequence, open->incarnation, status, text };
+    pf_hub_client_answer(c, &(pf_batch){ .refusals = &refusal, .n_refusals = 1 });
+    const int32_t n_closes = c->in->batch.n_closes;
+    pf_held_clear(c->in);
+    c->in->batch.n_closes = n_closes;
+}
+
+/* Its sequence is not open at the peer: it needs a place there. */
+static bool needs_place(const hub_client *c)
+{
+    const pf_batch *in = &c->in->batch;
+    return in->n_opens > 0 && !pf_dispatch_is_open(c->lane->dispatch, c, in->opens[0].sequence);
+}
+
+static void take_all(hub_client *c)
+{
+    pf_held_batch *in = c->in;
+    c->in = c->taken;
+    c->taken = in;
+}
+
+/* What it closes frees a place, so it does not wait behind its own next open. */
+static void take_closes(hub_client *c)
+{
+    pf_batch *in = &c->in->batch;
+    (void)!pf_held_add(c->taken, &(pf_batch){ .closes = in->closes, .n_closes = in->n_closes });
+    in->n_closes = 0;
+}
+
+/* An open that finds no place waits, or is refused. */
+static void hold_back(hub_client *c)
+{
+    hub_lane *lane = c->lane;
+    char text[PF_MAX_REFUSAL_BYTES + 1];
+    if (lane->n_waiting < lane->hub->options.max_waiting) {
+        pf_hub_enqueue(&lane->waiting, c);
+        lane->n_waiting++;
+        return;
+    }
+    snprintf(text, sizeof text, "%d sequences are open and %d wait, more are not taken", lane->max_sequences,
+             lane->n_waiting);
+    refuse(c, PF_LIMIT, text);
+}
+
+/* *n_free: places for opens. */
+static void take_ready(hub_client *c, int32_t *n_free)
+{
+    hub_lane *lane = c->lane;
+    const bool needs = needs_place(c), is_stopping = lane->hub->stops_ns > 0;
+    if (needs && is_stopping) refuse(c, PF_UNAVAILABLE, "the server is shutting down");
+    if (!needs || is_stopping) {
+        take_all(c);
+    } else if (*n_free > 0) {
+        --*n_free;
+        take_all(c);
+    } else {
+        take_closes(c);
+        hold_back(c);
+    }
+}
+
+static void add_taken(hub_client *c)
+{
+    c->next_taken = c->lane->taken;
+    c->lane->taken = c;
+}
+
+/* Takes what clients have submitted, first of those that wait for a place, as many as there are. */
+static void take_mail(hub_lane *lane)
+{
+    pthread_mutex_lock(&lane->hub->lock);
+    int32_t n_free = lane->waiting.first || lane->ready.first ? pf_dispatch_free_slots(lane->dispatch) : 0;
+    for (hub_client *c; n_free > 0 && (c = lane->waiting.first) != NULL; n_free--) {
+        pf_hub_dequeue(c);
+        take_all(c);
+        add_taken(c);
+    }
+    for (hub_client *c; (c = lane->ready.first) != NULL;) {
+        pf_hub_dequeue(c);
+        take_ready(c, &n_free);
+        if (!pf_held_is_empty(c->taken)) add_taken(c);
+    }
+    pthread_mutex_unlock(&lane->hub->lock);
+}
+
+/* ---- computing -------------------------------------------------------------------------------------------------- */
+
+void pf_hub_send(void *user, void *client, const pf_batch *batch)
+{
+    hub_lane *lane = user;
+    if (lane->service == PF_SERVICE_VERIFIER && batch->n_verdicts > 0) lane->hub->step_ns = batch->timing.compute_ns;
+    pthread_mutex_lock(&lane->hub->lock);
+    pf_hub_client_answer(client, batch);
+    pthread_mutex_unlock(&lane->hub->lock);
+}
+
+static pf_status submit_taken(hub_lane *lane, pf_error *error)
+{
+    pf_merged_peer_set_step_ns(lane->merged, lane->service == PF_SERVICE_DRAFTER ? lane->hub->step_ns : 0);
+    for (hub_client *c = lane->taken; c; c = c->next_taken)
+        PF_TRY(pf_dispatch_submit(lane->dispatch, c, &c->taken->batch, NULL, pf_now_ns() - c->submitted_ns, error));
+    return PF_OK;
+}
+
+/* One unit: what is ready, and perhaps a pass over a prompt. */
+static bool is_enough(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* The peer has answered all that it will answer: no other client is to wait. */
+static void settle(hub_lane *lane)
+{
+    for (hub_client *c = lane->clients; c; c = c->next_in_lane) {
+        if (!c->is_owed || c->queue) continue;
+        c->is_owed = false;
+        pthread_cond_signal(&c->changed);
+    }
+}
+
+static void fail_lane(hub_lane *lane, const pf_error *error)
+{
+    lane->failure = *error;
+    for (hub_client *c = lane->clients; c; c = c->next_in_lane) pthread_cond_signal(&c->changed);
+}
+
+/* Takes what has come, and computes one unit. Whether there was any. */
+static bool advance(hub_lane *lane)
+{
+    if (!lane->merged || lane->failure.status != PF_OK) return false;
+    pf_error error = { 0 };
+    take_mail(lane);
+    pf_status status = submit_taken(lane, &error);
+    const bool computes = status == PF_OK && pf_dispatch_is_behind(lane->dispatch);
+    if (computes) status = pf_dispatch_collect(lane->dispatch, is_enough, &error);
+    error.status = status;
+    pthread_mutex_lock(&lane->hub->lock);
+    for (hub_client *c = lane->taken; c; c = c->next_taken) pf_held_clear(c->taken);
+    lane->taken = NULL;
+    if (status != PF_OK) fail_lane(lane, &error);
+    if (!pf_dispatch_is_behind(lane->dispatch)) settle(lane);
+    pthread_mutex_unlock(&lane->hub->lock);
+    return computes;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+static bool lane_has_work(hub_lane *lane)
+{
+    if (!lane->merged || lane->failure.status != PF_OK) return false;
+    return lane->ready.first || pf_dispatch_is_behind(lane->dispatch) ||
+           (lane->waiting.first && pf_dispatch_free_slots(lane->dispatch) > 0);
+}
+
+static bool has_work(pf_hub *hub)
+{
+    return hub->is_closing || hub->has_gone || lane_has_work(&hub->lanes[PF_SERVICE_DRAFTER]) ||
+           lane_has_work(&hub->lanes[PF_SERVICE_VERIFIER]);
+}
+
+/* A place may become free by the time that its sequence has been idle, too: so it looks now and then. */
+static void wait_for_work(pf_hub *hub)
+{
+    static const uint64_t LOOK_NS = 100 * 1000 * 1000;
+    while (!has_work(hub)) {
+        hub->is_idle = true;
+        pf_hub_wait(hub, &hub->work, pf_now_ns() + LOOK_NS);
+        hub->is_idle = false;
+    }
+}
+
+/* Clients that have not come in time are not waited for until they have come. */
+static void give_up_on_late(hub_lane *lane)
+{
+    for (hub_client *c = lane->clients; c; c = c->next_in_lane) {
+        if (!c->is_away || c->is_slow) continue;
+        c->is_slow = true;
+        lane->hub->n_away--;
+    }
+}
+
+/* Waits for clients that have just been answered, as long as one after the other comes. */
+static void gather(pf_hub *hub)
+{
+    const uint64_t most_ns = pf_now_ns() + MOST_GAPS * hub->options.gather_ns;
+    while (hub->n_away > 0 && !hub->is_closing) {
+        const uint64_t gap_ns = hub->moved_ns + hub->options.gather_ns;
+        const uint64_t until_ns = gap_ns < most_ns ? gap_ns : most_ns;
+        if (pf_now_ns() >= until_ns) break;
+        hub->is_gathering = true;
+        pf_hub_wait(hub, &hub->work, until_ns);
+        hub->is_gathering = false;
+    }
+    for (int service = 0; service < PF_N_SERVICES; service++) give_up_on_late(&hub->lanes[service]);
+}
+
+/* ---- the loop --------------------------------------------------------------------------------------------------- */
+
+static void end_gone_of(hub_lane *lane)
+{
+    for (hub_client **link = &lane->clients; *link;) {
+        hub_client *c = *link;
+        if (!c->is_gone) {
+            link = &c->next_in_lane;
+            continue;
+        }
+        *link = c->next_in_lane;
+        pf_dispatch_end_stream(lane->dispatch, c);
+        pf_hub_client_free(c);
+    }
+    if (lane->merged)
+        (void)!pf_merged_peer_flush(lane->merged); /* a peer that takes no close fails at the next collect, too */
+}
+
+static void end_gone(pf_hub *hub)
+{
+    if (!hub->has_gone) return;
+    hub->has_gone = false;
+    for (int service = 0; service < PF_N_SERVICES; service++) end_gone_of(&hub->lanes[service]);
+}
+
+/* A round of every sequence is a pass of the drafter and one of the verifier. The drafter's comes first, so that its proposals
+ * are verified in one pass with those that wait already. */
+void *pf_hub_run(void *user)
+{
+    pf_hub *hub = user;
+    for (;;) {
+        pthread_mutex_lock(&hub->lock);
+        gather(hub);
+        wait_for_work(hub);
+        end_gone(hub);
+        const bool is_closing = hub->is_closing;
+        pthread_mutex_unlock(&hub->lock);
+        if (is_closing) return NULL;
+        if (advance(&hub->lanes[PF_SERVICE_DRAFTER])) {
+            pthread_mutex_lock(&hub->lock);
+            gather(hub);
+            pthread_mutex_unlock(&hub->lock);
+        }
+        (void)advance(&hub->lanes[PF_SERVICE_VERIFIER]);
+    }
+}

@@ -486,7 +486,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     product p;
     const cublasStatus_t status = shape_of(*desc, *layout_a, *layout_b, *layout_c, *layout_d, &p);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    int n = ranked(0, p.n);
+    int n = algo ? 0 : ranked(state().n_unpinned++ % N_ALGORITHMS, p.n); /* no two calls are promised the same */
     alignments align = { VECTOR_BYTES, VECTOR_BYTES, VECTOR_BYTES, VECTOR_BYTES };
     if (algo) {
         if (!read_algorithm(*algo, &n)) return CUBLAS_STATUS_INVALID_VALUE;

@@ -77,7 +77,7 @@ const struct {
 
 settings &state()
 {
-    static settings s = { pf_shim_default_device(), PF_SHIM_FORWARD, 1, true, 0, 0, 0, 0, cudaSuccess, 0 };
+    static settings s = { pf_shim_default_device(), PF_SHIM_FORWARD, 1, true, 0, 0, 0, 0, cudaSuccess, 0, 0 };
     return s;
 }
 
@@ -266,7 +266,7 @@ void pf_shim_reset(void)
     settings &s = state();
     const int n_live = s.n_live;
     const long n_kernels = s.n_kernels;
-    s = { pf_shim_default_device(), PF_SHIM_FORWARD, 1, true, 0, 0, 0, n_kernels, cudaSuccess, n_live };
+    s = { pf_shim_default_device(), PF_SHIM_FORWARD, 1, true, 0, 0, 0, n_kernels, cudaSuccess, n_live, 0 };
     last_error() = cudaSuccess;
     found() = report{};
 }

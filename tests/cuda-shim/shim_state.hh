@@ -35,6 +35,7 @@ struct settings {
     long fault_kernel, n_kernels;   // the kernel that faults; kernels so far
     cudaError_t sticky;             // an error of the device: all calls give it from then on
     int n_live;
+    int n_unpinned;   // products so far that named no algorithm
 };
 settings &state();
 std::recursive_mutex &lock();

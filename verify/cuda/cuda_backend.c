@@ -385,7 +385,7 @@ static pf_status make_pages(pf_cuda_backend *b, pf_error *error)
     PF_TRY(pf_page_tables_create(&config, &b->pages, error));
     const size_t move_bytes = (size_t)pf_page_tables_capacity(b->pages) * 2 * sizeof *b->moves;
     PF_TRY(pf_cuda_allocate_pinned((void **)&b->moves, move_bytes, error));
-    return pf_cuda_allocate(&b->device_moves, move_bytes, "the moves of the cache", b->stream, error);
+    return pf_cuda_allocate(&b->device_moves, move_bytes, "the moves of the cache", error);
 }
 
 static pf_status set_up(pf_cuda_backend *b, const char *path, pf_error *error)

@@ -43,7 +43,7 @@ pf_status pf_cuda_device_open(int32_t device, pf_error *error)
     return PF_OK;
 }
 
-pf_status pf_cuda_allocate(void **out, size_t n_bytes, const char *what, cudaStream_t stream, pf_error *error)
+pf_status pf_cuda_allocate(void **out, size_t n_bytes, const char *what, pf_error *error)
 {
     const size_t n = n_bytes > 0 ? n_bytes : 1;
     size_t left = 0, all = 0;
@@ -55,7 +55,6 @@ pf_status pf_cuda_allocate(void **out, size_t n_bytes, const char *what, cudaStr
                        what, (double)n_bytes / 1048576.0, (double)left / 1048576.0);
     }
     *out = made;
-    PF_CUDA_TRY(cudaMemsetAsync(made, 0, n, stream), what, error);
     return PF_OK;
 }
 

@@ -19,9 +19,8 @@ PF_MUST_USE pf_status pf_cuda_fail(pf_error *error, cudaError_t code, const char
 /* Makes the device that of the calling thread. PF_UNAVAILABLE: there is none of this number, or the driver is too old. */
 PF_MUST_USE pf_status pf_cuda_device_open(int32_t device, pf_error *error);
 
-/* Memory on the device, zeroed in the stream. `what` names it in the sentence. */
-PF_MUST_USE pf_status pf_cuda_allocate(void **out, size_t n_bytes, const char *what, cudaStream_t stream,
-                                       pf_error *error);
+/* Memory on the device, which holds anything. `what` names it in the sentence. */
+PF_MUST_USE pf_status pf_cuda_allocate(void **out, size_t n_bytes, const char *what, pf_error *error);
 
 /* Memory of the host that the device reads and writes, zeroed. */
 PF_MUST_USE pf_status pf_cuda_allocate_pinned(void **out, size_t n_bytes, pf_error *error);

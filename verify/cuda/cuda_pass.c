@@ -190,7 +190,7 @@ static pf_status make_input(pf_cuda_pass *p, pf_error *error)
 {
     int32_t *a[N_INPUT_ARRAYS];
     p->input_bytes = (COUNTS + (size_t)N_INPUT_ARRAYS * (size_t)p->n_rows) * sizeof(int32_t);
-    PF_TRY(pf_cuda_allocate(&p->input, p->input_bytes, "the rows of a pass", p->stream, error));
+    PF_TRY(pf_cuda_allocate(&p->input, p->input_bytes, "the rows of a pass", error));
     PF_TRY(pf_cuda_allocate_pinned(&p->pinned_input, p->input_bytes, error));
     lay_out_input(p->input, p->n_rows, a);
     p->rows = (pf_cuda_rows){ p->input, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
@@ -229,7 +229,7 @@ static pf_status make_buffers(pf_cuda_pass *p, int32_t max_sequences, pf_error *
         { (void **)&p->chosen, 2 * r * 4, "logits" },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        PF_TRY(pf_cuda_allocate(all[i].out, all[i].n_bytes, all[i].what, p->stream, error));
+        PF_TRY(pf_cuda_allocate(all[i].out, all[i].n_bytes, all[i].what, error));
     PF_TRY(pf_cuda_allocate_pinned((void **)&p->out, 2 * r * sizeof *p->out, error));
     return pf_cuda_allocate_pinned((void **)&p->out_logits, r * (size_t)c->vocab_size * sizeof(float), error);
 }
@@ -252,7 +252,7 @@ static pf_status make_angles(pf_cuda_pass *p, pf_error *error)
     const size_t n = (size_t)p->max_tokens * (size_t)p->config->rotary_dim / 2, n_bytes = 2 * n * sizeof(float);
     for (int32_t i = 0; i < p->config->n_ropes; i++) {
         void *pinned = NULL;
-        PF_TRY(pf_cuda_allocate((void **)&p->angles[i], n_bytes, "the angles of positions", p->stream, error));
+        PF_TRY(pf_cuda_allocate((void **)&p->angles[i], n_bytes, "the angles of positions", error));
         PF_TRY(pf_cuda_allocate_pinned(&pinned, n_bytes, error));
         fill_angles(p, i, pinned, (float *)pinned + n);
         cudaError_t sent = cudaMemcpyAsync(p->angles[i], pinned, n_bytes, cudaMemcpyHostToDevice, p->stream);

@@ -10,7 +10,12 @@
 #include "base/stop.h"
 #include "verify/cuda/cuda_device.h"
 
-enum { STAGING_BYTES = 16 << 20, ALIGNMENT = 256 };
+#ifdef PF_CUDA_SHIM
+enum { STAGING_BYTES = 4 << 10 }; /* so that small tensors, too, go in pieces */
+#else
+enum { STAGING_BYTES = 16 << 20 };
+#endif
+enum { ALIGNMENT = 256 };
 
 typedef struct {
     const pf_checkpoint *files;
@@ -239,7 +244,7 @@ pf_status pf_cuda_weights_load(const pf_checkpoint *files, const pf_cuda_options
     if (!out->layers) return pf_fail(error, PF_NOMEM, "no memory for %d layers", u.config->n_layers);
     PF_TRY(add_all(&u));
     out->n_bytes = u.used;
-    PF_TRY(pf_cuda_allocate((void **)&out->block, u.used, "the weights", stream, error));
+    PF_TRY(pf_cuda_allocate((void **)&out->block, u.used, "the weights", error));
     pf_status status = pf_cuda_allocate_pinned(&u.staging, STAGING_BYTES, error);
     if (status == PF_OK) status = make_room(&u);
     if (status == PF_OK) status = add_all(&u);

@@ -17,7 +17,7 @@ pf_may_use(model base gguf kernels kvcache)
 pf_may_use(proto base include)
 pf_may_use(host base proto)
 pf_may_use(draft base model proto host)
-pf_may_use(verify base model proto host)
+pf_may_use(verify base kernels model proto host)   # kernels: the noise, whose steps the device takes
 pf_may_use(rpc base proto host)
 pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc)
 pf_may_use(sim include base model proto draft verify engine bench)   # engine: sessions by a simulated clock

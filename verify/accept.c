@@ -92,10 +92,13 @@ static bool accept_token(int32_t token, int32_t n_vocab, const float *q, const f
     return false;
 }
 
-/* q becomes the declared distribution, and zero again: no cost in the size of the vocabulary. */
+/* q becomes the declared distribution, and zero again: no cost in the size of the vocabulary. What is not above 0 counts as 0. */
 static void spread(float *q, const pf_declared *declared)
 {
-    for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = declared->probabilities[i];
+    for (int32_t i = 0; i < declared->n; i++) {
+        const float declares = declared->probabilities[i];
+        q[declared->ids[i]] = declares > 0.0f ? declares : 0.0f;
+    }
 }
 
 static void sweep(float *q, const pf_declared *declared)
@@ -114,21 +117,45 @@ static bool accept_drafted(const pf_drafted *drafted, int32_t i, int32_t n_vocab
     return kept;
 }
 
+pf_acceptance pf_accept_chain(const int32_t *tokens, int32_t n, pf_accept_decide *decide, void *rows, int32_t *path)
+{
+    pf_acceptance out = { .next = -1 };
+    for (int32_t i = 0; i <= n; i++) {
+        const pf_accept_decision decision = decide(rows, i);
+        if (!decision.is_kept)
+            return decision.next < 0 ? out : (pf_acceptance){ .n_accepted = i, .next = decision.next };
+        path[i] = i;
+        out = (pf_acceptance){ .n_accepted = i, .next = tokens[i] };
+    }
+    return out;
+}
+
+/* A chain that is judged, and what its rows are judged with. */
+typedef struct {
+    const pf_drafted *drafted;
+    int32_t n_vocab;
+    pf_accept_row *p;
+    void *rows;
+    const pf_accept_uniforms *uniforms;
+    float *q;
+} rejected_chain;
+
+static pf_accept_decision decide_by_rejection(void *chain, int32_t i)
+{
+    const rejected_chain *c = chain;
+    pf_accept_decision out = { .next = -1 };
+    const float *p = c->p(c->rows, i);
+    if (!p) return out;
+    if (i == c->drafted->n)
+        out.next = draw(p, c->n_vocab, c->uniforms[i].next);
+    else
+        out.is_kept = accept_drafted(c->drafted, i, c->n_vocab, p, c->uniforms[i], c->q, &out.next);
+    return out;
+}
+
 pf_acceptance pf_accept_rejection(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
                                   const pf_accept_uniforms *uniforms, float *q, int32_t *path)
 {
-    pf_acceptance out = { .next = -1 };
-    for (int32_t i = 0;; i++) {
-        const float *row = p(rows, i);
-        if (!row) return out;
-        int32_t next;
-        if (i == drafted->n) {
-            next = draw(row, n_vocab, uniforms[i].next);
-        } else if (accept_drafted(drafted, i, n_vocab, row, uniforms[i], q, &next)) {
-            path[i] = i;
-            out = (pf_acceptance){ .n_accepted = i, .next = drafted->tokens[i] };
-            continue;
-        }
-        return next < 0 ? out : (pf_acceptance){ .n_accepted = i, .next = next };
-    }
+    rejected_chain chain = { drafted, n_vocab, p, rows, uniforms, q };
+    return pf_accept_chain(drafted->tokens, drafted->n, decide_by_rejection, &chain, path);
 }

@@ -11,6 +11,7 @@
 #ifndef PF_VERIFY_ACCEPT_H
 #define PF_VERIFY_ACCEPT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/messages.h"
@@ -36,6 +37,17 @@ typedef int32_t pf_accept_best(void *rows, int32_t row, int32_t n_kept);
 /* Accepts the longest path that equals the target's own choices. path [n]: out, the indices of the accepted tokens, ascending.
  * The result equals plain decoding for any draft. */
 pf_acceptance pf_accept_exact(const pf_drafted *drafted, pf_accept_best *best, void *rows, int32_t *path);
+
+/* What a row decides of the draft token behind it. */
+typedef struct {
+    bool is_kept;
+    int32_t
+        next; /* the correction where it is not kept, or the bonus behind the last one; -1: the row holds no number */
+} pf_accept_decision;
+typedef pf_accept_decision pf_accept_decide(void *rows, int32_t row);
+
+/* Accepts the leading tokens of a chain that are kept; row n keeps none. path [n] as above. */
+pf_acceptance pf_accept_chain(const int32_t *tokens, int32_t n, pf_accept_decide *decide, void *rows, int32_t *path);
 
 /* p [n_vocab] of a row, with the request's temperature and filters, summing to 1; borrowed until the next request. NULL:
  * it holds no number. */

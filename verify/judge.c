@@ -11,12 +11,15 @@ enum { USE_KEEP = 0, USE_NEXT = 1 };
 pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
 {
     const int32_t n_vocab = backend.limits.n_vocab;
+    const size_t n_rows = pf_forward_can_draw(&backend) ? (size_t)backend.limits.max_logit_rows : 0;
     return (pf_judge){
         .backend = backend,
         .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .q = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
+        .draws = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_draw)) : NULL,
+        .drawn = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_drawn)) : NULL,
     };
 }
 
@@ -43,21 +46,33 @@ static int32_t choose(void *rows, int32_t row, int32_t n_kept)
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
     if (r->sampling->temperature == 0.0f) return pf_forward_best(&judge->backend, r->first_row + row, judge->n_vocab);
+    if (judge->drawn) return judge->drawn[r->first_row + row].token;
     const float *p = make_p(rows, row);
     return p ? judge->backend.kernels->race(p, judge->n_vocab, r->sampling->seed, PF_NOISE_TARGET, r->position + n_kept)
              : -1;
 }
 
+static pf_accept_decision take_decision(void *rows, int32_t row)
+{
+    const judged_rows *r = rows;
+    const pf_drawn drawn = r->judge->drawn[r->first_row + row];
+    return (pf_accept_decision){ .is_kept = drawn.is_kept, .next = drawn.token };
+}
+
+/* Of the token at this position. */
+static pf_accept_uniforms uniforms_at(uint64_t seed, int32_t position)
+{
+    return (pf_accept_uniforms){ .keep = pf_noise_uniform(seed, PF_NOISE_ACCEPT, position, USE_KEEP),
+                                 .next = pf_noise_uniform(seed, PF_NOISE_ACCEPT, position, USE_NEXT) };
+}
+
 static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,
                                         int32_t *path)
 {
-    const uint64_t seed = rows->sampling->seed;
+    if (judge->drawn) return pf_accept_chain(drafted->tokens, drafted->n, take_decision, rows, path);
     pf_accept_uniforms uniforms[PF_MAX_DRAFT_TOKENS + 1];
     assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
-    for (int32_t i = 0; i <= drafted->n; i++) {
-        uniforms[i].keep = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position + i, USE_KEEP);
-        uniforms[i].next = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position + i, USE_NEXT);
-    }
+    for (int32_t i = 0; i <= drafted->n; i++) uniforms[i] = uniforms_at(rows->sampling->seed, rows->position + i);
     return pf_accept_rejection(drafted, judge->n_vocab, make_p, rows, uniforms, judge->q, path);
 }
 
@@ -71,11 +86,68 @@ bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
     return method != PF_METHOD_REJECTION || sampling->temperature == 0.0f;
 }
 
+/* Without a proposal every method is plain sampling. */
+static bool judges_exactly(const pf_sampling *sampling, pf_method method, const pf_drafted *drafted)
+{
+    return pf_judge_is_exact(sampling, method) || drafted->n == 0;
+}
+
+/* ---- where the backend draws ------------------------------------------------------------------------------------ */
+
+bool pf_judge_asks(const pf_judge *judge)
+{
+    return judge->draws != NULL;
+}
+
+static pf_draw ask_race(const pf_sampling *sampling, int32_t position)
+{
+    return (pf_draw){ .kind = PF_DRAW_RACE, .sampling = sampling, .position = position, .token = -1 };
+}
+
+static pf_draw ask_judgement(const pf_sampling *sampling, const pf_drafted *drafted, int32_t i, int32_t position)
+{
+    const pf_accept_uniforms uniforms = uniforms_at(sampling->seed, position + i);
+    pf_draw draw = { .kind = PF_DRAW_JUDGE,
+                     .sampling = sampling,
+                     .token = i < drafted->n ? drafted->tokens[i] : -1,
+                     .keep = uniforms.keep,
+                     .next = uniforms.next };
+    if (i == drafted->n || !drafted->declared) return draw;
+    draw.ids = drafted->declared[i].ids;
+    draw.probabilities = drafted->declared[i].probabilities;
+    draw.n_ids = drafted->declared[i].n;
+    return draw;
+}
+
+void pf_judge_ask(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
+                  int32_t first_row, int32_t position)
+{
+    pf_draw *draws = judge->draws + first_row;
+    const bool exact = judges_exactly(sampling, method, drafted);
+    int32_t depths[PF_MAX_DRAFT_TOKENS + 1] = { 0 }; /* accepted tokens before a row */
+    assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
+    for (int32_t row = 0; row <= drafted->n; row++) {
+        if (row > 0) depths[row] = 1 + depths[drafted->parents ? 1 + drafted->parents[row - 1] : row - 1];
+        if (sampling->temperature == 0.0f)
+            draws[row] = (pf_draw){ .kind = PF_DRAW_NONE };
+        else
+            draws[row] =
+                exact ? ask_race(sampling, position + depths[row]) : ask_judgement(sampling, drafted, row, position);
+    }
+}
+
+pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows)
+{
+    bool any = false;
+    for (int32_t row = 0; row < n_rows; row++) any |= judge->draws[row].kind != PF_DRAW_NONE;
+    return any ? pf_forward_draw(&judge->backend, judge->draws, n_rows, judge->drawn) : PF_OK;
+}
+
 pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
                             int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
 {
     judged_rows rows = { .judge = judge, .sampling = sampling, .first_row = first_row, .position = position };
-    const bool exact = pf_judge_is_exact(sampling, method) || drafted->n == 0;
+    const bool exact = judges_exactly(sampling, method, drafted);
     *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_rejection(judge, drafted, &rows, path);
     return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
 }

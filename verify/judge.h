@@ -9,6 +9,9 @@
  *      rejection                     p of the row against the draft distribution q, or one-hot without one,
  *                                    with the uniforms PF_NOISE_ACCEPT (position, 0: keep, 1: correction or bonus)
  *
+ * Where the backend draws, all draws of a pass are asked for first (pf_judge_ask, pf_judge_draw), and only tokens come back; elsewhere
+ * the arithmetic is done here, on logits.
+ *
  * The position of a row is the index in the sequence of the token that it decides. A draw depends on the seed, the
  * position and the prefix alone, not on the earlier rounds.
  */
@@ -31,10 +34,22 @@ typedef struct {
     float *p;                   /* [n_vocab] the current row */
     float *q;                   /* [n_vocab] zero between calls */
     void *scratch;
+    pf_draw *draws;  /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
+    pf_drawn *drawn; /* [max_logit_rows] */
 } pf_judge;
 
 /* Memory from the arena (or its measure; see base/arena.h). */
 pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena);
+
+/* Whether the backend draws: then each pass to be judged begins with pf_judge_ask for each proposal, and one pf_judge_draw. */
+bool pf_judge_asks(const pf_judge *judge);
+
+/* What pf_judge_proposal will read, which is called with the same. Borrows `sampling` and `drafted` until pf_judge_draw. */
+void pf_judge_ask(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
+                  int32_t first_row, int32_t position);
+
+/* Runs the draws of rows 0 .. n_rows - 1, all of which were asked for. PF_UNAVAILABLE: the device failed. */
+PF_MUST_USE pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows);
 
 /* Judges a proposal. Its logits are rows first_row .. first_row + n of the last pass: the row of the last committed token,
  * which decides `position`, then a row for each draft token. path [n]: out, the indices of the accepted tokens, ascending.

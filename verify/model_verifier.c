@@ -150,14 +150,19 @@ static void note_invalid(const verifier *v, pf_host_sequence *s, int32_t first_r
     }
 }
 
-static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
+static pf_drafted drafted_of(const verifier *v, const pf_host_sequence *s)
 {
     const verify_state *state = state_of(&v->host, s);
+    return (pf_drafted){ .tokens = s->tokens + s->n_committed,
+                         .parents = state->is_tree ? state->parents : NULL,
+                         .declared = state->has_declared ? s->declared : NULL,
+                         .n = s->n_drafted };
+}
+
+static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
+{
     const int32_t n_committed = s->n_committed;
-    const pf_drafted drafted = { .tokens = s->tokens + n_committed,
-                                 .parents = state->is_tree ? state->parents : NULL,
-                                 .declared = state->has_declared ? s->declared : NULL,
-                                 .n = s->n_drafted };
+    const pf_drafted drafted = drafted_of(v, s);
     int32_t path[PF_MAX_DRAFT_TOKENS];
     pf_acceptance acceptance;
     const pf_status status =
@@ -184,7 +189,10 @@ static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
 {
     if (status == PF_CANCELLED) return;
     if (status == PF_UNAVAILABLE) {
-        pf_host_refuse(&v->host, s, PF_UNAVAILABLE, "the target's device failed");
+        char text[PF_MAX_REFUSAL_BYTES + 1];
+        const char *why = pf_forward_refusal(&v->backend);
+        snprintf(text, sizeof text, "the target's device failed%s%s", why[0] ? ": " : "", why);
+        pf_host_refuse(&v->host, s, PF_UNAVAILABLE, text);
         return;
     }
     pf_host_refuse(&v->host, s, PF_LIMIT, "the KV cache has no page left for the sequence");
@@ -195,6 +203,20 @@ static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
     return pf_sequence_cache_run(&((verifier *)user)->cache, spans, n);
 }
 
+/* Where the backend draws: the draws of the rows of all spans. */
+static pf_status draw_spans(verifier *v, const int32_t *slots, int32_t n)
+{
+    int32_t row = 0;
+    if (!pf_judge_asks(&v->judge)) return PF_OK;
+    for (int32_t i = 0; i < n; i++) {
+        const pf_host_sequence *s = &v->host.sequences[slots[i]];
+        const pf_drafted drafted = drafted_of(v, s);
+        pf_judge_ask(&v->judge, &s->sampling, s->method, &drafted, row, s->n_committed);
+        row += s->n_drafted + 1;
+    }
+    return pf_judge_draw(&v->judge, row);
+}
+
 static void judge_spans(void *user, const int32_t *slots, int32_t n, pf_status status)
 {
     verifier *v = user;
@@ -202,6 +224,13 @@ static void judge_spans(void *user, const int32_t *slots, int32_t n, pf_status s
         refuse_pass(v, &v->host.sequences[slots[0]], status);
         return;
     }
+    const pf_status drawn = draw_spans(v, slots, n);
+    for (int32_t i = 0; drawn != PF_OK && i < n; i++) {
+        pf_host_sequence *s = &v->host.sequences[slots[i]];
+        (void)!pf_sequence_cache_cut(&v->cache, s->slot, s->n_committed); /* rows of a tree are no text */
+        refuse_pass(v, s, drawn);
+    }
+    if (drawn != PF_OK) return;
     for (int32_t i = 0, row = 0; i < n; i++) {
         pf_host_sequence *s = &v->host.sequences[slots[i]];
         const int32_t n_rows = s->n_drafted + 1;

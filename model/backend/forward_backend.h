@@ -5,7 +5,7 @@
  * implementation; a GPU, or a machine across a network, would be others.
  *
  *      sequence    acquire -> run, truncate, keep, fork -> release      the cache holds `length` tokens of it
- *      pass        run(spans) -> logits, best, find_invalid(row)        rows of all spans, in their order
+ *      pass        run(spans) -> logits, best, find_invalid(row), draw  rows of all spans, in their order
  *
  * A row's logits are bit-identical whatever the other rows of the pass and the chunking of the prompt. A pass is all or
  * nothing: after a failure every sequence is as before.
@@ -23,6 +23,7 @@
 #include "base/stop.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "model/backend/row_draw.h"
 #include "model/forward/span.h"
 
 typedef struct {
@@ -58,7 +59,7 @@ typedef struct {
     pf_status (*run)(void *state, const pf_span *spans, int32_t n_spans);
 
     /* Row i of the last pass's logits, [n_vocab], borrowed until the next pass; the caller may overwrite it. Not where all
-     * spans asked for the best token only. */
+     * spans asked for the best token only. A device copies them here; where that fails they are NaN. */
     float *(*logits)(void *state, int32_t row);
 
     /* The token below best_of with the largest logit, the first of equals; -1: all are NaN. */
@@ -67,6 +68,13 @@ typedef struct {
     /* The lowest token below n whose logit in the row is NaN or plus infinity; -1: none. Where all spans asked for the best
      * token only, n is what they asked for. */
     int32_t (*find_invalid)(const void *state, int32_t row, int32_t n);
+
+    /* Of rows 0 .. n - 1 of the last pass: draws [n] to out [n]. NULL: the backend has none, and the caller draws from logits. A
+     * backend that has it gives the same tokens, but for the order of sums in double. PF_UNAVAILABLE: the device failed. */
+    pf_status (*draw)(void *state, const pf_draw *draws, int32_t n, pf_drawn *out);
+
+    /* Why the last pass or draw failed with PF_UNAVAILABLE: a sentence, borrowed until the next. NULL: it never does. */
+    const char *(*refusal)(const void *state);
 
     /* Run fn(member, arg) on the threads of the last pass: for work on its logits. */
     void (*share)(void *state, pf_team_fn *fn, void *arg);
@@ -137,6 +145,23 @@ static inline int32_t pf_forward_best(const pf_forward_backend *b, int32_t row, 
 static inline int32_t pf_forward_find_invalid(const pf_forward_backend *b, int32_t row, int32_t n)
 {
     return b->ops->find_invalid(b->state, row, n);
+}
+
+static inline bool pf_forward_can_draw(const pf_forward_backend *b)
+{
+    return b->ops->draw != NULL;
+}
+
+static inline PF_MUST_USE pf_status pf_forward_draw(const pf_forward_backend *b, const pf_draw *draws, int32_t n,
+                                                    pf_drawn *out)
+{
+    return b->ops->draw(b->state, draws, n, out);
+}
+
+/* "": no reason is known. */
+static inline const char *pf_forward_refusal(const pf_forward_backend *b)
+{
+    return b->ops->refusal ? b->ops->refusal(b->state) : "";
 }
 
 static inline void pf_forward_share(const pf_forward_backend *b, pf_team_fn *fn, void *arg)

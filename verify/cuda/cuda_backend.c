@@ -7,11 +7,13 @@
 #include "verify/cuda/cuda_backend.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "verify/cuda/cuda_device.h"
+#include "verify/cuda/cuda_draws.h"
 #include "verify/cuda/cuda_pass.h"
 #include "verify/cuda/page_tables.h"
 
@@ -22,12 +24,13 @@ struct pf_cuda_backend {
     cudaStream_t stream;
     pf_cuda_weights weights;
     pf_cuda_pass pass;
+    pf_cuda_draws draws;
     pf_page_tables *pages;
     int32_t *tables; /* pinned, as those of the device */
     int32_t *moves;  /* pinned */
     void *device_moves;
     int32_t n_logit_rows; /* of the last pass */
-    bool has_logits;      /* on the host */
+    bool has_logits;      /* they are on the host: on request */
     bool is_lost;
     pf_stop *stop;
     pf_error refusal;
@@ -199,14 +202,9 @@ static cudaError_t queue_tables(pf_cuda_backend *b, const pf_span *spans, int32_
 
 static cudaError_t queue_pass(pf_cuda_backend *b, const pf_span *spans, int32_t n, int32_t n_tokens)
 {
-    const size_t row_bytes = (size_t)b->checkpoint.config.vocab_size * sizeof(float);
     cudaError_t status = queue_moves(b);
     if (status == cudaSuccess) status = queue_tables(b, spans, n);
-    if (status == cudaSuccess) status = pf_cuda_pass_queue(&b->pass, n_tokens, b->n_logit_rows > 0);
-    if (status == cudaSuccess && b->has_logits)
-        status = cudaMemcpyAsync(b->pass.out_logits, b->pass.logits, (size_t)b->n_logit_rows * row_bytes,
-                                 cudaMemcpyDeviceToHost, b->stream);
-    return status;
+    return status == cudaSuccess ? pf_cuda_pass_queue(&b->pass, n_tokens, b->n_logit_rows > 0) : status;
 }
 
 /* Every table is sent again where one may not have arrived. */
@@ -237,7 +235,6 @@ static pf_status run(void *state, const pf_span *spans, int32_t n)
         const int32_t n_seen = fill_span(b, &spans[i], n_rows);
         if (n_seen > n_tokens) n_tokens = n_seen;
         n_rows += spans[i].n_tokens;
-        b->has_logits |= spans[i].n_logits > 0 && spans[i].best_of == 0;
     }
     b->pass.in.counts[0] = n_rows;
     b->pass.in.counts[1] = b->n_logit_rows;
@@ -249,34 +246,68 @@ static pf_status run(void *state, const pf_span *spans, int32_t n)
 
 /* ---- results ---------------------------------------------------------------------------------------------------- */
 
+/* All rows of the pass. Where the device fails they hold no number, and no pass runs from then on. */
+static void fetch_logits(pf_cuda_backend *b)
+{
+    const size_t n = (size_t)b->n_logit_rows * (size_t)b->checkpoint.config.vocab_size;
+    if (b->has_logits) return;
+    b->has_logits = true;
+    const cudaError_t queued =
+        cudaMemcpyAsync(b->pass.out_logits, b->pass.logits, n * sizeof(float), cudaMemcpyDeviceToHost, b->stream);
+    if (wait_for_device(b) == PF_OK && queued == cudaSuccess) return;
+    if (!b->is_lost) (void)!pf_cuda_fail(&b->refusal, queued, "the copy of logits");
+    b->is_lost = true;
+    for (size_t i = 0; i < n; i++) b->pass.out_logits[i] = NAN;
+}
+
 static float *logits(void *state, int32_t row)
 {
-    const pf_cuda_backend *b = state;
-    assert(row >= 0 && row < b->n_logit_rows && b->has_logits);
+    pf_cuda_backend *b = state;
+    assert(row >= 0 && row < b->n_logit_rows);
+    fetch_logits(b);
     return b->pass.out_logits + (size_t)row * (size_t)b->checkpoint.config.vocab_size;
 }
 
-/* Of rows whose logits are not on the host the device chose, of as many. */
-static const float *host_logits(const pf_cuda_backend *b, int32_t row)
+/* Whether the device's choice is what is asked for: of as many logits, and the caller has not had the row to write over it. */
+static bool is_chosen(const pf_cuda_backend *b, int32_t row, int32_t n)
 {
     assert(row >= 0 && row < b->n_logit_rows);
-    return b->has_logits ? b->pass.out_logits + (size_t)row * (size_t)b->checkpoint.config.vocab_size : NULL;
+    return !b->has_logits && b->pass.in.best_of[row] == n;
+}
+
+static const float *row_of(const void *state, int32_t row)
+{
+    return logits((void *)(uintptr_t)state, row); /* fetched once: no other result changes */
 }
 
 static int32_t best(const void *state, int32_t row, int32_t best_of)
 {
     const pf_cuda_backend *b = state;
-    const float *on_host = host_logits(b, row);
-    assert(on_host || b->pass.in.best_of[row] == best_of);
-    return on_host ? b->kernels.argmax(on_host, best_of) : b->pass.out[row];
+    return is_chosen(b, row, best_of) ? b->pass.out[row] : b->kernels.argmax(row_of(b, row), best_of);
 }
 
 static int32_t find_invalid(const void *state, int32_t row, int32_t n)
 {
     const pf_cuda_backend *b = state;
-    const float *on_host = host_logits(b, row);
-    assert(on_host || b->pass.in.best_of[row] == n);
-    return on_host ? b->kernels.find_invalid(on_host, n) : b->pass.out[b->pass.n_rows + row];
+    return is_chosen(b, row, n) ? b->pass.out[b->pass.n_rows + row] : b->kernels.find_invalid(row_of(b, row), n);
+}
+
+static pf_status draw(void *state, const pf_draw *draws, int32_t n, pf_drawn *out)
+{
+    pf_cuda_backend *b = state;
+    if (b->is_lost) return PF_UNAVAILABLE;
+    assert(n <= b->n_logit_rows);
+    b->refusal = (pf_error){ 0 };
+    const cudaError_t queued = pf_cuda_draws_queue(&b->draws, draws, n, b->pass.logits, b->stream);
+    PF_TRY(wait_for_device(b));
+    if (queued != cudaSuccess) return pf_cuda_fail(&b->refusal, queued, "the draw of tokens");
+    pf_cuda_draws_read(&b->draws, n, out);
+    return PF_OK;
+}
+
+static const char *refusal(const void *state)
+{
+    return ((const pf_cuda_backend *)state)->refusal.text;
 }
 
 static void share(void *state, pf_team_fn *fn, void *arg)
@@ -302,6 +333,8 @@ static const pf_forward_ops ops = {
     .logits = logits,
     .best = best,
     .find_invalid = find_invalid,
+    .draw = draw,
+    .refusal = refusal,
     .share = share,
     .set_stop = set_stop,
 };
@@ -409,6 +442,7 @@ static pf_status set_up(pf_cuda_backend *b, const char *path, pf_error *error)
     b->pass.n_pages = (int32_t)n_pages;
     b->pass.table_pages = (int32_t)width;
     PF_TRY(pf_cuda_pass_create(&b->pass, o->max_sequences, !o->without_graphs, error));
+    PF_TRY(pf_cuda_draws_create(&b->draws, o->max_rows, b->checkpoint.config.vocab_size, error));
     return make_pages(b, error);
 }
 
@@ -430,6 +464,7 @@ void pf_cuda_backend_close(pf_cuda_backend *b)
 {
     if (!b) return;
     if (b->stream) (void)cudaStreamSynchronize(b->stream);
+    pf_cuda_draws_destroy(&b->draws);
     pf_cuda_pass_destroy(&b->pass);
     pf_cuda_weights_destroy(&b->weights);
     pf_page_tables_destroy(b->pages);

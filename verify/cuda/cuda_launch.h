@@ -21,9 +21,10 @@ extern "C" {
 enum {
     PF_CUDA_MAX_ROWS = 512, /* of a pass */
     PF_CUDA_MAX_HEAD_DIM = 256,
-    PF_CUDA_PAGE_TOKENS = 32,  /* positions of a page of the cache, and keys of a tile of attention */
-    PF_CUDA_MAX_SEGMENTS = 32, /* that the keys of a row are cut into */
-    PF_CUDA_CHOICE_CHUNKS = 32 /* that a row of logits is cut into */
+    PF_CUDA_PAGE_TOKENS = 32,   /* positions of a page of the cache, and keys of a tile of attention */
+    PF_CUDA_MAX_SEGMENTS = 32,  /* that the keys of a row are cut into */
+    PF_CUDA_CHOICE_CHUNKS = 32, /* that a row of logits is cut into */
+    PF_CUDA_MAX_ENTRIES = 256   /* ids of one draft distribution */
 };
 
 /* What a pass is, in device memory: a graph of fixed shape reads it each time. Arrays are [n_rows]. */
@@ -139,6 +140,35 @@ typedef struct {
 } pf_cuda_choice;
 cudaError_t pf_cuda_launch_choose(const pf_cuda_choice *choice, const pf_cuda_rows *rows, int32_t n_rows,
                                   cudaStream_t stream);
+
+typedef enum { PF_CUDA_DRAW_NONE, PF_CUDA_DRAW_RACE, PF_CUDA_DRAW_JUDGE } pf_cuda_draw_kind;
+
+/* An id of a draft distribution; q is not negative. */
+typedef struct {
+    int32_t id;
+    float q;
+} pf_cuda_entry;
+
+/* pf_draw (model/backend/row_draw.h) in device memory. */
+typedef struct {
+    int32_t kind, position, token;
+    int32_t first_entry, n_entries; /* PF_CUDA_MAX_ENTRIES at most, one-hot without */
+    int32_t top_k;
+    float temperature, top_p, min_p, keep, next;
+    uint32_t seed_low, seed_high;
+} pf_cuda_row_draw;
+
+/* The draw of each row, from logits as pf_cuda_launch_choose leaves them. */
+typedef struct {
+    const float *logits;           /* [n_rows, n_vocab] */
+    float *p;                      /* [n_rows, n_vocab] room */
+    const pf_cuda_row_draw *draws; /* [n_rows] */
+    const pf_cuda_entry *entries;
+    int32_t *tokens, *kept; /* [n_rows] out, as pf_drawn; of rows that are drawn */
+    int32_t n_vocab;
+    int32_t zero; /* as of pf_cuda_join */
+} pf_cuda_drawing;
+cudaError_t pf_cuda_launch_draw(const pf_cuda_drawing *drawing, int32_t n_rows, cudaStream_t stream);
 
 /* Copies positions of the cache in all layers, one after the other: moves [n][2] of a slot to another, a slot being
  * page * PF_CUDA_PAGE_TOKENS + position in it. Layers are layer_elements apart. */

@@ -10,6 +10,7 @@
 #include "base/json_values.h"
 #include "serve/api_parts.h"
 #include "serve/api_request.h"
+#include "serve/page.h"
 #include "tokenizer/decode/detokenize.h"
 
 const char pf_api_json_type[] = "application/json";
@@ -49,6 +50,19 @@ bool pf_api_check_model(const pf_api *api, const char *model, pf_api_error *erro
 
 /* ---- GET ------------------------------------------------------------------------------------------------------------ */
 
+/* It takes nothing from elsewhere, and no other page shows it in a frame. */
+static const char content_policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                                     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static void get_page(pf_api *api, pf_http_exchange *x)
+{
+    (void)api;
+    pf_http_add_header(x, "X-Content-Type-Options", "nosniff");
+    pf_http_add_header(x, "Content-Security-Policy", content_policy);
+    pf_http_add_header(x, "Referrer-Policy", "no-referrer");
+    pf_http_reply(x, 200, "text/html; charset=utf-8", (const char *)pf_page, pf_page_bytes);
+}
+
 static void get_health(pf_api *api, pf_http_exchange *x)
 {
     pf_api_reply_json(x, api->drains ? 503 : 200, json_pack("{s:s}", "status", api->drains ? "draining" : "ok"));
@@ -56,8 +70,10 @@ static void get_health(pf_api *api, pf_http_exchange *x)
 
 static json_t *model_document(const pf_api *api)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:i}", "id", api->options.model, "object", "model", "created",
-                     (json_int_t)api->created, "owned_by", "pilotfish", "max_model_len", api->options.max_context);
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:b, s:b}", "id", api->options.model, "object", "model", "created",
+                     (json_int_t)api->created, "owned_by", "pilotfish", "max_model_len", api->options.max_context,
+                     "has_chat_template", api->options.chat_template != NULL, "has_drafter",
+                     api->options.plain_sessions != NULL);
 }
 
 static void get_models(pf_api *api, pf_http_exchange *x)
@@ -210,6 +226,7 @@ typedef struct {
 } route;
 
 static const route routes[] = {
+    { "GET", "/", false, get_page },
     { "GET", "/health", false, get_health },
     { "GET", "/v1/models", true, get_models },
     { "GET", one_model, true, get_model }, /* and what follows */

@@ -48,7 +48,7 @@ struct pf_http_server {
 
 typedef struct {
     const char *name;
-    char value[64];
+    char value[PF_HTTP_HEADER_BYTES];
 } header;
 
 struct pf_http_exchange {

@@ -76,8 +76,8 @@ const volatile bool *pf_http_gone(const pf_http_exchange *exchange); /* valid wh
 void pf_http_reply(pf_http_exchange *exchange, int32_t status, const char *content_type, const char *body,
                    size_t n_bytes);
 
-/* A header of the reply, before it. name: static. At most PF_HTTP_MAX_HEADERS; the value is at most 63 bytes. */
-enum { PF_HTTP_MAX_HEADERS = 4 };
+/* A header of the reply, before it. name: static. At most PF_HTTP_MAX_HEADERS; a value is cut at PF_HTTP_HEADER_BYTES - 1. */
+enum { PF_HTTP_MAX_HEADERS = 6, PF_HTTP_HEADER_BYTES = 256 };
 void pf_http_add_header(pf_http_exchange *exchange, const char *name, const char *value);
 
 /* A reply in pieces: begin, any number of sends, end. A send never waits: what the client has not taken is kept. */

@@ -1,16 +1,18 @@
 /* pilotfish serve: HTTP for clients of OpenAI's API. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/request.h"
+#include "cli/serve_sessions.h"
 #include "cli/serving.h"
 #include "cli/setup.h"
 #include "serve/web.h"
 
-enum { DEFAULT_SEQUENCES = 8, WAITING = 1024, DRAIN_S = 30 };
+enum { DEFAULT_SEQUENCES = 64, WAITING = 1024, DRAIN_S = 30 };
 
 typedef struct {
     const pf_options *options;
@@ -19,16 +21,15 @@ typedef struct {
     pf_error no_chat_template;       /* ... and why */
     pf_chat_ends ends;
     pf_api_keys *keys;
-    pf_session *session, *plain;
+    pf_serve_sessions sessions;
 } service;
 
-/* The last part of a path; a name of a repository is whole. */
+/* The last part of a path that is there; a name of a repository is whole. */
 static const char *model_name(const pf_options *options, const pf_setup *setup)
 {
     const char *given = options->model ? options->model : setup->verifier_info.model_id;
     const char *slash = strrchr(given, '/');
-    const bool is_path = strchr("./~", given[0]) || (slash && strchr(given, '/') != slash);
-    return is_path && slash && slash[1] ? slash + 1 : given;
+    return access(given, F_OK) == 0 && slash && slash[1] ? slash + 1 : given;
 }
 
 static pf_status open_service(service *s, pf_error *error)
@@ -44,14 +45,12 @@ static pf_status open_service(service *s, pf_error *error)
     if (status != PF_OK && (o->chat_template || status != PF_UNAVAILABLE))
         return pf_fail(error, status, "%s", s->no_chat_template.text);
     pf_chat_find_ends(o, &s->setup, s->chat_template, &s->ends);
-    PF_TRY(pf_setup_make_session(&s->setup, true, &s->session, error));
-    return s->setup.drafter ? pf_setup_make_session(&s->setup, false, &s->plain, error) : PF_OK;
+    return pf_serve_sessions_open(o, &s->setup, how.max_sequences, &s->sessions, error);
 }
 
 static void close_service(service *s)
 {
-    pf_session_destroy(s->plain);
-    pf_session_destroy(s->session);
+    pf_serve_sessions_close(&s->sessions);
     pf_chat_template_close(s->chat_template);
     pf_setup_close(&s->setup);
     pf_api_keys_close(s->keys);
@@ -64,9 +63,9 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .tokenizer = s->setup.tokenizer,
                  .chat_template = s->chat_template,
                  .no_chat_template = s->no_chat_template.text,
-                 .sessions = &s->session,
-                 .plain_sessions = s->plain ? &s->plain : NULL,
-                 .n_sessions = 1,
+                 .sessions = s->sessions.sessions,
+                 .plain_sessions = s->sessions.plain,
+                 .n_sessions = s->sessions.n,
                  .max_context = s->setup.max_context,
                  .n_ids = pf_model_ids(&s->setup.verifier_info),
                  .chat_ends = s->ends.ids,

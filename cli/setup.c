@@ -207,7 +207,7 @@ static pf_status make_drafter(const pf_options *options, const pf_setup_service 
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
     if (options->drafter == PF_DRAFTER_NGRAM) return pf_ngram_drafter_for(setup->verifier, &setup->drafter, error);
-    if (!options->draft_worker) return PF_OK;
+    if (!options->draft_worker || service != &one_text) return PF_OK;
     /* Not there yet is no reason to stop a text: the session warns, and takes the worker up when it comes. */
     const pf_connect_options connect = { .size = sizeof connect,
                                          .must_answer = compares,

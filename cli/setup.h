@@ -58,7 +58,7 @@ typedef struct {
     int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
-/* How a server wants it: no session is made, for it makes its own. */
+/* How a server wants it: no session is made, for it makes its own, and a far drafter is left to them. */
 typedef struct {
     int32_t max_sequences;     /* that the peers of this process have open at once */
     const volatile bool *stop; /* set: they give up. An interrupt alone lets them finish */

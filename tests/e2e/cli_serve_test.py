@@ -8,7 +8,6 @@ import time
 
 sys.dont_write_bytecode = True
 from cli_case import Case, PROMPT, main  # noqa: E402
-from command_line import Server  # noqa: E402
 from http_client import QUICKLY, Client, Connection, at_once, send_raw  # noqa: E402
 
 TEMPLATE = """{%- for m in messages %}
@@ -255,6 +254,20 @@ class Service(ServeCase):
         self.assert_fails("serve", "-m", self.target, "--listen", "localhost:0", "--api-key-file", path,
                           saying=["nothing", "no API key"])
 
+    def test_the_page_takes_nothing_from_elsewhere(self):
+        reply = self.client.get("/")
+        self.assertEqual(reply.status, 200)
+        self.assertIn("default-src 'none'", reply.headers["Content-Security-Policy"])
+        self.assertNotRegex(reply.body.decode(), r"""(src|href)=["']|@import|url\(""")
+
+    def test_a_worker_behind_an_address_drafts(self):
+        with self.pilotfish.serve("worker", self.draft, self.socket("worker")), \
+                self.serve("--draft-worker", self.socket("worker"), "--max-sequences", 4) as server:
+            replies = at_once([lambda: Client(server.address).post(TEXT, self.greedy())] * 6)
+            plain = self.generate("-n", 24, "--ignore-eos")["text"]
+            self.assertEqual({r.json["choices"][0]["text"] for r in replies}, {plain})
+            self.assertGreater(sum(r.json["usage"]["speculative"]["drafted"] for r in replies), 0)
+
     def test_a_unix_socket_and_a_drafter_without_a_model(self):
         with self.serve("--drafter", "ngram", address=self.socket("serve")) as server:
             reply = Client(server.address).post(TEXT, self.greedy()).json
@@ -262,7 +275,7 @@ class Service(ServeCase):
             self.assertIn("speculative", reply["usage"])
 
     def test_a_model_without_a_template_serves_completions(self):
-        with Server(self.pilotfish.start("serve", "-m", self.draft, "--listen", "localhost:0")) as server:
+        with self.pilotfish.serve("serve", self.draft, "localhost:0") as server:
             client = Client(server.address)
             self.assertEqual(client.post(TEXT, self.greedy(tokens=1)).status, 200)
             self.assert_refused(client.post(CHAT, {"messages": MESSAGES}), 400, "messages", "--chat-template")

@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "base/json_values.h"
 #include "serve/api_parts.h"
-#include "serve/api_request.h"
-#include "serve/page.h"
+#include "serve/embedded.h"
+#include "serve/translate.h"
 #include "tokenizer/decode/detokenize.h"
 
 const char pf_api_json_type[] = "application/json";
@@ -33,11 +33,19 @@ void pf_api_reply_json(pf_http_exchange *x, int32_t status, json_t *document)
     free(text);
 }
 
+static const char messages_path[] = "/v1/messages";
+
+json_t *pf_api_error_shape(const pf_http_exchange *x, const pf_api_error *error)
+{
+    const bool is_message = strncmp(pf_http_path(x), messages_path, sizeof messages_path - 1) == 0;
+    return is_message ? pf_api_error_message(error) : pf_api_error_document(error);
+}
+
 void pf_api_reply_error(pf_http_exchange *x, const pf_api_error *error)
 {
     if (error->status == 401) pf_http_add_header(x, "WWW-Authenticate", "Bearer");
     if (error->status == 429 || error->status == 503) pf_http_add_header(x, "Retry-After", "1");
-    pf_api_reply_json(x, error->status, pf_api_error_document(error));
+    pf_api_reply_json(x, error->status, pf_api_error_shape(x, error));
 }
 
 bool pf_api_check_model(const pf_api *api, const char *model, pf_api_error *error)
@@ -66,6 +74,12 @@ static void get_page(pf_api *api, pf_http_exchange *x)
 static void get_health(pf_api *api, pf_http_exchange *x)
 {
     pf_api_reply_json(x, api->drains ? 503 : 200, json_pack("{s:s}", "status", api->drains ? "draining" : "ok"));
+}
+
+static void get_openapi(pf_api *api, pf_http_exchange *x)
+{
+    (void)api;
+    pf_http_reply(x, 200, pf_api_json_type, (const char *)pf_openapi, pf_openapi_bytes);
 }
 
 static json_t *model_document(const pf_api *api)
@@ -217,6 +231,45 @@ static void post_detokenize(pf_api *api, pf_http_exchange *x)
     json_decref(root);
 }
 
+static void post_count_tokens(pf_api *api, pf_http_exchange *x)
+{
+    pf_api_error error = { 0 };
+    pf_tokens ids = { 0 };
+    json_t *root = NULL, *chat = NULL, *conversation = NULL;
+    bool made = open_body(api, x, &root, &error);
+    if (made && !json_object_get(root, "max_tokens")) json_object_set_new(root, "max_tokens", json_integer(1));
+    if (made) chat = pf_api_translate_message(root, &error);
+    if (chat) conversation = pf_api_conversation(chat, &error);
+    if (conversation && pf_api_tokenize_chat(api, conversation, &ids, &error))
+        pf_api_reply_json(x, 200, json_pack("{s:i}", "input_tokens", ids.n));
+    else
+        pf_api_reply_error(x, &error);
+    pf_tokens_clear(&ids);
+    json_decref(conversation);
+    json_decref(chat);
+    json_decref(root);
+}
+
+static void post_chat(pf_api *api, pf_http_exchange *x)
+{
+    pf_api_complete(api, x, PF_API_CHAT);
+}
+
+static void post_completion(pf_api *api, pf_http_exchange *x)
+{
+    pf_api_complete(api, x, PF_API_COMPLETION);
+}
+
+static void post_response(pf_api *api, pf_http_exchange *x)
+{
+    pf_api_complete(api, x, PF_API_RESPONSE);
+}
+
+static void post_message(pf_api *api, pf_http_exchange *x)
+{
+    pf_api_complete(api, x, PF_API_MESSAGE);
+}
+
 /* ---- routes --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -228,10 +281,14 @@ typedef struct {
 static const route routes[] = {
     { "GET", "/", false, get_page },
     { "GET", "/health", false, get_health },
+    { "GET", "/openapi.json", false, get_openapi },
     { "GET", "/v1/models", true, get_models },
     { "GET", one_model, true, get_model }, /* and what follows */
-    { "POST", "/v1/chat/completions", true, pf_api_complete_chat },
-    { "POST", "/v1/completions", true, pf_api_complete_text },
+    { "POST", "/v1/chat/completions", true, post_chat },
+    { "POST", "/v1/completions", true, post_completion },
+    { "POST", "/v1/responses", true, post_response },
+    { "POST", messages_path, true, post_message },
+    { "POST", "/v1/messages/count_tokens", true, post_count_tokens },
     { "POST", "/tokenize", true, post_tokenize },
     { "POST", "/detokenize", true, post_detokenize },
 };

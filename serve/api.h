@@ -5,7 +5,8 @@
  *      handle       GET: replies at once.  POST: a task of a preparing thread, which parses, renders and tokenizes
  *      completion.c then one task for each text, on the threads that generate: as many as there are sessions
  *
- * Paths: / (the page), /health, /v1/models, /v1/chat/completions, /v1/completions, /tokenize, /detokenize.
+ * Paths: / (the page), /openapi.json (which describes the others), /health, /v1/models, /v1/chat/completions, /v1/completions,
+ * /v1/responses, /v1/messages (and /count_tokens), /tokenize, /detokenize.
  */
 #ifndef PF_SERVE_API_H
 #define PF_SERVE_API_H

@@ -40,10 +40,18 @@ static const char *type_of(int32_t status)
     case 401: return "authentication_error";
     case 403: return "permission_error";
     case 404: return "not_found_error";
+    case 413: return "request_too_large";
     case 429: return "rate_limit_error";
     case 503: return "service_unavailable_error";
     default: return status >= 500 ? "server_error" : "invalid_request_error";
     }
+}
+
+json_t *pf_api_error_message(const pf_api_error *error)
+{
+    return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type",
+                     error->status == 503 ? "overloaded_error" : type_of(error->status), "message",
+                     pf_json_text(error->text, strlen(error->text)));
 }
 
 json_t *pf_api_error_document(const pf_api_error *error)

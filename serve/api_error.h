@@ -24,4 +24,7 @@ int32_t pf_api_status_of(pf_status status);
 /* {"error": {"message", "type", "param", "code"}}; NULL: no memory. */
 json_t *pf_api_error_document(const pf_api_error *error);
 
+/* The same as Anthropic has it: {"type": "error", "error": {"type", "message"}}. */
+json_t *pf_api_error_message(const pf_api_error *error);
+
 #endif

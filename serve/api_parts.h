@@ -4,6 +4,7 @@
 
 #include "serve/api.h"
 #include "serve/api_error.h"
+#include "serve/api_request.h"
 #include "serve/task_queue.h"
 
 struct pf_api {
@@ -19,6 +20,9 @@ struct pf_api {
 void pf_api_reply_json(pf_http_exchange *exchange, int32_t status, json_t *document);
 void pf_api_reply_error(pf_http_exchange *exchange, const pf_api_error *error);
 
+/* The document of an error as the API of the path has it; NULL: no memory. */
+json_t *pf_api_error_shape(const pf_http_exchange *exchange, const pf_api_error *error);
+
 /* Whether the model that a request names is the one that is served; NULL: it names none. */
 bool pf_api_check_model(const pf_api *api, const char *model, pf_api_error *error);
 
@@ -29,7 +33,6 @@ bool pf_api_tokenize_text(const pf_api *api, const char *text, size_t n_bytes, b
 bool pf_api_read_ids(const pf_api *api, const char *param, const json_t *ids, pf_tokens *out, pf_api_error *error);
 
 /* Generates what the exchange asks for (completion.c). On a preparing thread; the reply comes later. */
-void pf_api_complete_chat(pf_api *api, pf_http_exchange *exchange);
-void pf_api_complete_text(pf_api *api, pf_http_exchange *exchange);
+void pf_api_complete(pf_api *api, pf_http_exchange *exchange, pf_api_kind kind);
 
 #endif

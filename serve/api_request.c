@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
+#include "serve/translate.h"
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
@@ -554,17 +555,29 @@ static bool read_all(pf_api_request *out, pf_api_error *error)
     return true;
 }
 
+static bool translate(pf_api_kind kind, pf_api_request *out, pf_api_error *error)
+{
+    if (kind != PF_API_RESPONSE && kind != PF_API_MESSAGE) return true;
+    out->original = out->root;
+    out->root = kind == PF_API_RESPONSE ? pf_api_translate_response(out->original, error)
+                                        : pf_api_translate_message(out->original, error);
+    if (out->root && json_object_get(out->root, "n"))
+        return pf_api_refuse(error, 400, "n", "there is no parameter n here");
+    return out->root != NULL;
+}
+
 bool pf_api_request_parse(pf_api_kind kind, const char *body, size_t n_bytes, pf_api_request *out, pf_api_error *error)
 {
     enum { USUAL_COMPLETION = 16 };
-    pf_api_request request = { .kind = kind,
+    pf_api_request request = { .kind = kind == PF_API_COMPLETION ? kind : PF_API_CHAT,
                                .n = 1,
                                .speculates = true,
                                .max_tokens = kind == PF_API_COMPLETION ? USUAL_COMPLETION : 0,
                                .sampling = { .temperature = 1.0f } };
     if (!pf_api_parse_object(body, n_bytes, &request.root, error)) return false;
-    if (read_all(&request, error)) {
+    if (translate(kind, &request, error) && read_all(&request, error)) {
         *out = request;
+        out->kind = kind;
         return true;
     }
     pf_api_request_end(&request);
@@ -575,5 +588,6 @@ void pf_api_request_end(pf_api_request *request)
 {
     json_decref(request->conversation);
     json_decref(request->root);
+    json_decref(request->original);
     *request = (pf_api_request){ 0 };
 }

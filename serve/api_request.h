@@ -1,6 +1,6 @@
 /*
  * Reads the JSON of a request to generate text: the parameters of OpenAI's completions and chat completions, and those of this
- * server. A parameter that would change the text and is not supported is refused by its name; null, and a value that changes
+ * server, and those of other APIs that serve/translate.h turns into these. A parameter that would change the text and is not supported is refused by its name; null, and a value that changes
  * nothing, is accepted.
  *
  * Source: OpenAI, API reference, "Completions" and "Chat"; the extensions have the names that vLLM gives them. Defaults are those
@@ -26,12 +26,14 @@ enum {
     PF_API_MAX_DEPTH = 64,   /* of nested lists and objects */
 };
 
-typedef enum { PF_API_COMPLETION, PF_API_CHAT } pf_api_kind;
+/* Responses (OpenAI) and messages (Anthropic) are read as chats, into which serve/translate.h turns them. */
+typedef enum { PF_API_COMPLETION, PF_API_CHAT, PF_API_RESPONSE, PF_API_MESSAGE } pf_api_kind;
 
 /* Strings are borrowed from `root`. */
 typedef struct {
     pf_api_kind kind;
-    json_t *root;         /* owned */
+    json_t *root;         /* owned: of a completion or a chat */
+    json_t *original;     /* owned: of a response or a message, before it was translated */
     json_t *conversation; /* of a chat, owned: what pf_chat_template_render takes */
     const json_t *prompt; /* of a completion: a string, a list of strings, of ids, or of lists of ids */
     int32_t n_prompts;

@@ -38,6 +38,16 @@ typedef struct {
     pf_bytes events;
 } choice;
 
+static const struct {
+    const char *prefix; /* of ids */
+    const pf_reply_format *format;
+} kinds[] = {
+    [PF_API_COMPLETION] = { "cmpl-", &pf_reply_completion },
+    [PF_API_CHAT] = { "chatcmpl-", &pf_reply_chat },
+    [PF_API_RESPONSE] = { "resp_", &pf_reply_response },
+    [PF_API_MESSAGE] = { "msg_", &pf_reply_message },
+};
+
 struct completion {
     pf_api *api;
     pf_http_exchange *exchange; /* retained */
@@ -45,6 +55,7 @@ struct completion {
     pf_api_request request;
     pf_reply_head head;
     char id[48];
+    int64_t n_events;
     pf_tokens *prompts; /* [request.n_prompts] */
     choice *choices;    /* [n_choices] */
     int32_t n_choices;
@@ -161,7 +172,7 @@ static pf_request make_request(const choice *ch)
     const completion *c = ch->of;
     const pf_api_options *o = &c->api->options;
     const int32_t room = o->max_context - ch->prompt->n;
-    const bool ends_chat = c->request.kind == PF_API_CHAT && !c->request.ignore_eos;
+    const bool ends_chat = c->request.kind != PF_API_COMPLETION && !c->request.ignore_eos;
     pf_request request = {
         .size = sizeof request,
         .prompt = ch->prompt->ids,
@@ -191,6 +202,7 @@ static void take_figures(choice *ch, const pf_result *result)
     u->drafted = s->drafted;
     u->accepted = s->accepted;
     ch->reply.finish = ch->text.stopped ? PF_FINISH_STOP : result->finish;
+    ch->reply.stop = ch->text.stopped ? ch->of->request.stops[ch->text.stop] : NULL;
 }
 
 static pf_status finish_text(choice *ch)
@@ -253,7 +265,8 @@ static void end_stream(completion *c)
 {
     pf_bytes events = { 0 };
     const pf_usage usage = sum_usage(c);
-    const pf_status status = c->error.status != 0 ? pf_reply_event(NULL, pf_api_error_document(&c->error), &events)
+    const pf_status status = c->error.status != 0 ? pf_reply_event(c->request.kind == PF_API_MESSAGE ? "error" : NULL,
+                                                                   pf_api_error_shape(c->exchange, &c->error), &events)
                                                   : c->format->end(&c->head, &usage, &events);
     if (status == PF_OK) pf_http_send(c->exchange, events.data, events.n);
     pf_http_end_stream(c->exchange);
@@ -299,10 +312,10 @@ static bool read_prompts(completion *c, pf_api_error *error)
         pf_tokens *ids = &c->prompts[i];
         const json_t *given = NULL;
         size_t n_bytes = 0;
-        const char *text = r->kind == PF_API_CHAT ? NULL : pf_api_prompt(r, i, &n_bytes, &given);
-        const bool read = r->kind == PF_API_CHAT ? pf_api_tokenize_chat(c->api, r->conversation, ids, error)
-                          : text                 ? pf_api_tokenize_text(c->api, text, n_bytes, true, ids, error)
-                                                 : pf_api_read_ids(c->api, "prompt", given, ids, error);
+        const char *text = r->kind != PF_API_COMPLETION ? NULL : pf_api_prompt(r, i, &n_bytes, &given);
+        const bool read = r->kind != PF_API_COMPLETION ? pf_api_tokenize_chat(c->api, r->conversation, ids, error)
+                          : text                       ? pf_api_tokenize_text(c->api, text, n_bytes, true, ids, error)
+                                                       : pf_api_read_ids(c->api, "prompt", given, ids, error);
         if (!read) return false;
     }
     return true;
@@ -310,7 +323,7 @@ static bool read_prompts(completion *c, pf_api_error *error)
 
 static bool check_length(const completion *c, const pf_tokens *ids, pf_api_error *error)
 {
-    const char *param = c->request.kind == PF_API_CHAT ? "messages" : "prompt";
+    const char *param = c->request.kind != PF_API_COMPLETION ? "messages" : "prompt";
     const int32_t context = c->api->options.max_context;
     if (ids->n == 0) return pf_api_refuse(error, 400, param, "%s has no tokens, expected at least one", param);
     if (ids->n < context && c->request.max_tokens <= context - ids->n) return true;
@@ -380,12 +393,13 @@ static bool name_it(completion *c, pf_api_error *error)
     uint64_t id[2];
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return pf_api_refuse(error, 500, NULL, "no id could be drawn: %s", strerror(errno));
-    snprintf(c->id, sizeof c->id, "%s-%016llx%016llx", c->request.kind == PF_API_CHAT ? "chatcmpl" : "cmpl",
-             (unsigned long long)id[0], (unsigned long long)id[1]);
+    snprintf(c->id, sizeof c->id, "%s%016llx%016llx", kinds[c->request.kind].prefix, (unsigned long long)id[0],
+             (unsigned long long)id[1]);
     c->head = (pf_reply_head){ .id = c->id,
                                .model = c->api->options.model,
                                .created = (int64_t)time(NULL),
                                .request = &c->request,
+                               .n_events = &c->n_events,
                                .has_drafter = c->api->options.plain_sessions != NULL };
     return true;
 }
@@ -407,14 +421,14 @@ static bool submit(completion *c, pf_api_error *error)
                                                                : "the server is being shut down");
 }
 
-static void complete(pf_api *api, pf_http_exchange *x, pf_api_kind kind, const pf_reply_format *format)
+void pf_api_complete(pf_api *api, pf_http_exchange *x, pf_api_kind kind)
 {
     completion *c = calloc(1, sizeof *c);
     pf_api_error error = { .status = 500, .text = "no memory for the request" };
     if (c) {
         c->api = api;
         c->exchange = x;
-        c->format = format;
+        c->format = kinds[kind].format;
         pf_http_retain(x);
         pthread_mutex_init(&c->mutex, NULL);
         error = (pf_api_error){ 0 };
@@ -422,14 +436,4 @@ static void complete(pf_api *api, pf_http_exchange *x, pf_api_kind kind, const p
         destroy(c);
     }
     pf_api_reply_error(x, &error);
-}
-
-void pf_api_complete_chat(pf_api *api, pf_http_exchange *exchange)
-{
-    complete(api, exchange, PF_API_CHAT, &pf_reply_chat);
-}
-
-void pf_api_complete_text(pf_api *api, pf_http_exchange *exchange)
-{
-    complete(api, exchange, PF_API_COMPLETION, &pf_reply_completion);
 }

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/json_values.h"
 
-static json_t *speculative_figures(const pf_usage *u)
+json_t *pf_reply_speculation(const pf_usage *u)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "rounds", (json_int_t)u->rounds, "fallback_rounds",
                      (json_int_t)u->fallback_rounds, "drafted", (json_int_t)u->drafted, "accepted",
@@ -22,7 +22,7 @@ json_t *pf_reply_usage(const pf_reply_head *head, const pf_usage *u)
     json_t *usage = json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)u->n_prompt, "completion_tokens",
                               (json_int_t)u->n_completion, "total_tokens", (json_int_t)(u->n_prompt + u->n_completion),
                               "prompt_tokens_details", "cached_tokens", (json_int_t)u->n_cached);
-    if (head->has_drafter && json_object_set_new(usage, "speculative", speculative_figures(u)) != 0) {
+    if (head->has_drafter && json_object_set_new(usage, "speculative", pf_reply_speculation(u)) != 0) {
         json_decref(usage);
         return NULL;
     }

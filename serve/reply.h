@@ -25,6 +25,7 @@ typedef struct {
     int64_t created; /* seconds since 1970 */
     const pf_api_request *request;
     bool has_drafter;
+    int64_t *n_events; /* of a stream that numbers them */
 } pf_reply_head;
 
 typedef struct {
@@ -32,6 +33,7 @@ typedef struct {
     const char *text; /* [n_bytes] the whole of it */
     size_t n_bytes;
     pf_finish finish;
+    const char *stop; /* the stop text that ended it; NULL: none has */
     pf_usage usage;
 } pf_reply_choice;
 
@@ -55,9 +57,14 @@ typedef struct {
 
 extern const pf_reply_format pf_reply_chat;       /* OpenAI's chat completions: reply_openai.c */
 extern const pf_reply_format pf_reply_completion; /* OpenAI's completions */
+extern const pf_reply_format pf_reply_response;   /* OpenAI's responses: reply_responses.c */
+extern const pf_reply_format pf_reply_message;    /* Anthropic's messages: reply_anthropic.c */
 
 /* {"prompt_tokens", "completion_tokens", "total_tokens", ...}; NULL: no memory. */
 json_t *pf_reply_usage(const pf_reply_head *head, const pf_usage *usage);
+
+/* {"rounds", "drafted", ...}; NULL: no memory. */
+json_t *pf_reply_speculation(const pf_usage *usage);
 
 /* Appends an event of SSE with the document as its data, and takes the reference. name NULL: without a name. PF_NOMEM: also where
  * document is NULL. Source: HTML Living Standard, "Server-sent events". */

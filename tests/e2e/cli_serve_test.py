@@ -145,6 +145,52 @@ class Texts(ServeCase):
         self.assertEqual([r.json["choices"][0]["text"] for r in together], alone)
 
 
+class OtherApis(ServeCase):
+    """OpenAI's responses and Anthropic's messages: the text of the same chat."""
+
+    def setUp(self):
+        value = {"messages": MESSAGES, "max_tokens": 12, "temperature": 0}
+        self.wanted = self.client.post(CHAT, value).json["choices"][0]["message"]["content"]
+
+    def test_messages(self):
+        value = {"messages": MESSAGES, "max_tokens": 12, "temperature": 0}
+        whole = self.client.post("/v1/messages", value).json
+        self.assertEqual(whole["content"], [{"type": "text", "text": self.wanted}])
+        self.assertEqual((whole["stop_reason"], whole["usage"]["output_tokens"]), ("max_tokens", 12))
+        events = self.client.stream("/v1/messages", value)
+        self.assertEqual("".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta"), self.wanted)
+        self.assertEqual((events[0]["type"], events[-1]["type"]), ("message_start", "message_stop"))
+        cut = self.client.post("/v1/messages", {**value, "stop_sequences": ["\u0001", self.wanted[3]]}).json
+        self.assertEqual((cut["stop_reason"], cut["stop_sequence"]), ("stop_sequence", self.wanted[3]))
+        counted = self.client.post("/v1/messages/count_tokens", {"messages": MESSAGES}).json["input_tokens"]
+        self.assertEqual(counted, whole["usage"]["input_tokens"] + whole["usage"]["cache_read_input_tokens"])
+
+    def test_errors_of_messages_have_their_shape(self):
+        for value in ({"messages": MESSAGES}, {"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image"}]}]}):
+            reply = self.client.post("/v1/messages", value)
+            self.assertEqual(reply.status, 400)
+            self.assertEqual((reply.json["type"], reply.error["type"]), ("error", "invalid_request_error"))
+
+    def test_responses(self):
+        value = {"input": MESSAGES, "max_output_tokens": 12, "temperature": 0}
+        whole = self.client.post("/v1/responses", value).json
+        self.assertEqual(whole["output"][0]["content"][0]["text"], self.wanted)
+        self.assertEqual((whole["status"], whole["usage"]["output_tokens"]), ("incomplete", 12))
+        events = self.client.stream("/v1/responses", value)
+        self.assertEqual([e["sequence_number"] for e in events], list(range(len(events))))
+        self.assertEqual("".join(e["delta"] for e in events if e["type"] == "response.output_text.delta"), self.wanted)
+        self.assertEqual(events[-1]["response"]["output"][0]["content"][0]["text"], self.wanted)
+        self.assert_refused(self.client.post("/v1/responses", {**value, "previous_response_id": "resp_1"}), 400,
+                            "previous_response_id")
+
+    def test_the_description_names_paths_that_are_there(self):
+        description = self.client.get("/openapi.json").json
+        for path, methods in description["paths"].items():
+            for method in methods:
+                reply = self.client.request(method.upper(), path.replace("{model}", "target"), "{}" if method == "post" else None)
+                self.assertNotIn(reply.status, (404, 405, 500), path)
+
+
 class Refusals(ServeCase):
     def test_what_is_not_supported_is_refused_by_name(self):
         for more, param in (({"logit_bias": {"5": 1}}, "logit_bias"), ({"frequency_penalty": 0.5}, "frequency_penalty"),

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 import threading
 
@@ -72,7 +73,7 @@ class Client:
             text = response.read().decode()
         finally:
             connection.close()
-        events = [part.removeprefix("data: ") for part in text.split("\n\n") if part]
+        events = [re.sub("^(event: .*\n)?data: ", "", part) for part in text.split("\n\n") if part]
         return [event if event == "[DONE]" else json.loads(event) for event in events]
 
 

@@ -27,7 +27,7 @@ static void check(const pf_api_request *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const pf_api_kind kinds[] = { PF_API_COMPLETION, PF_API_CHAT };
+    static const pf_api_kind kinds[] = { PF_API_COMPLETION, PF_API_CHAT, PF_API_RESPONSE, PF_API_MESSAGE };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         pf_api_request request = { 0 };
         pf_api_error error = { 0 };

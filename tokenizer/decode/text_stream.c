@@ -52,6 +52,7 @@ static void find_stop(pf_text_stream *stream, size_t old)
         if (found && (size_t)(found - stream->bytes.data) < first) {
             first = (size_t)(found - stream->bytes.data);
             stream->stopped = true;
+            stream->stop = i;
         }
     }
     if (stream->stopped) stream->bytes.n = first;

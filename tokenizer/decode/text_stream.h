@@ -24,7 +24,8 @@ typedef struct {
     pf_bytes bytes; /* the text so far; once stopped, the text before the stop text */
     bool *drafted;  /* [bytes.n] whether a drafted token added the byte */
     size_t drafted_capacity;
-    bool stopped; /* a stop text was found */
+    bool stopped; /* a stop text was found: stops[stop] */
+    int32_t stop;
 } pf_text_stream;
 
 /* Begins the text that tokens add to that of the prompt (pf_detokenizer_skip_prompt); stop texts do not match inside the

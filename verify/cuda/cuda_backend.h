@@ -23,6 +23,7 @@ typedef struct {
     int32_t max_tokens;     /* longest sequence; 0: the model's context, at most PF_CUDA_DEFAULT_CONTEXT */
     int32_t max_sequences;  /* 0: 1 */
     int32_t kv_sequences;   /* of max_tokens that the cache has pages for; 0: max_sequences */
+    int32_t kv_pages;       /* of PF_PAGE_TOKENS; 0: by kv_sequences */
     int32_t max_rows;       /* of every pass, padding included; 0: PF_CUDA_DEFAULT_ROWS, at most PF_CUDA_MOST_ROWS */
     int32_t segment_tokens; /* of attention (cuda_launch.h), at least; 0: PF_CUDA_DEFAULT_SEGMENT */
     bool without_graphs;    /* queue the operations of each pass one by one */

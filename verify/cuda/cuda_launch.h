@@ -21,10 +21,14 @@ extern "C" {
 enum {
     PF_CUDA_MAX_ROWS = 512, /* of a pass */
     PF_CUDA_MAX_HEAD_DIM = 256,
-    PF_CUDA_PAGE_TOKENS = 32,   /* positions of a page of the cache, and keys of a tile of attention */
-    PF_CUDA_MAX_SEGMENTS = 32,  /* that the keys of a row are cut into */
+    PF_CUDA_PAGE_TOKENS = 32,  /* positions of a page of the cache, and keys of a tile of attention */
+    PF_CUDA_MAX_SEGMENTS = 32, /* that the keys of a row are cut into */
+#ifdef PF_CUDA_SHIM
+    PF_CUDA_CHOICE_CHUNKS = 3, /* blocks of padding rows cost most of an emulated pass */
+#else
     PF_CUDA_CHOICE_CHUNKS = 32, /* that a row of logits is cut into */
-    PF_CUDA_MAX_ENTRIES = 256   /* ids of one draft distribution */
+#endif
+    PF_CUDA_MAX_ENTRIES = 256 /* ids of one draft distribution */
 };
 
 /* What a pass is, in device memory: a graph of fixed shape reads it each time. Arrays are [n_rows]. */

@@ -19,6 +19,7 @@ from typing import Any, Optional, Union
 import torch
 from transformers.generation.candidate_generator import CandidateGenerator
 
+from .causal_lm import AutoModelForCausalLM     # noqa: F401   # at the place where other CPU runtimes have it
 from .client import DraftClient
 from .rows import Proposal, Row, Sampling
 from .worker import Worker

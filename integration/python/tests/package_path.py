@@ -1,12 +1,9 @@
-"""Makes the package of this folder and the helpers of tests/e2e importable, without an installation."""
+"""As tree_paths, for tests of the client: ends with a sentence where grpcio or protobuf is missing."""
 
 import sys
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent
-ROOT = PACKAGE.parent.parent
-sys.dont_write_bytecode = True
-sys.path[:0] = [str(PACKAGE), str(ROOT / "tests" / "e2e")]
+from tree_paths import PACKAGE, ROOT  # noqa: F401
+
 try:
     import grpc  # noqa: F401
     from google import protobuf  # noqa: F401

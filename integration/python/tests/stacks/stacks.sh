@@ -74,7 +74,7 @@ installed_package() {
 stack() {
     case $1 in
     client)
-        environment client grpcio protobuf
+        environment client grpcio protobuf cffi
         installed_package
         for test in schema sequences vocabulary length_policy; do "$home/client/bin/python" "$here/../${test}_test.py"; done
         in_environment client "$here/../client_test.py"
@@ -84,11 +84,11 @@ stack() {
         (cd "$package" && "$home/types/bin/mypy" --cache-dir "$home/types/cache" -p pilotfish >&2)
         ;;
     transformers5)
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf
+        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
         in_environment transformers5 "$here/transformers_stack_test.py"
         ;;
     transformers4)   # beside the torch of the other, which is most of what is downloaded
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf
+        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
         if [ ! -f "$home/transformers4/installed.txt" ]; then
             say "installing transformers 4.57"
             "$home/transformers5/bin/pip" -q --disable-pip-version-check install --target "$home/transformers4" 'transformers==4.57.*' >&2

@@ -1,0 +1,264 @@
+"""Runs a model in this process: opens engines, peers and a session of libpilotfish, and runs one request at a time.
+
+The thread that opens an engine or runs a request computes, too. With threading "own" the library pins it to a CPU; it may run
+where it could before as soon as the call returns, and so may the threads that it starts then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import weakref
+from dataclasses import dataclass, fields
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from .library import Library, PilotfishError
+
+log = logging.getLogger("pilotfish")
+NGRAM = "ngram"      # as a draft: the lookup drafter, which needs no model
+METHODS = ("auto", "greedy", "rejection", "block", "coupled")
+_NS = 1e-9
+
+
+@dataclass
+class Figures:
+    """What one call of `generate` took: sums over its texts. Seconds."""
+
+    n_texts: int = 0
+    n_prompt: int = 0           # tokens
+    n_reused: int = 0           # of the prompts: kept from the text before
+    n_new: int = 0
+    rounds: int = 0             # passes of the target that verified a proposal
+    fallback_rounds: int = 0    # passes without one, after the prompt
+    drafted: int = 0
+    accepted: int = 0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    draft_s: float = 0.0        # compute of the drafter
+    verify_s: float = 0.0       # compute of the target
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted tokens a drafted one; 0 where none was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of decoding: the first token of a text counts as its prompt's."""
+        return max(0, self.n_new - self.n_texts) / self.decode_s if self.decode_s else 0.0
+
+    def add(self, other: Figures) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+class SamplingValues(NamedTuple):
+    """As pf_sampling: temperature 0 is greedy, 0 turns the others off."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 0.0
+    min_p: float = 0.0
+    seed: int = 0
+
+
+class _Callbacks:
+    """Callbacks of one call into the library. An exception in one ends the call, and `reraise` raises it afterwards."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._error: Optional[BaseException] = None
+        self._made: list[Any] = []      # a C function lives as long as its object
+        self.cancel = library.ffi.new("bool *")
+
+    def make(self, kind: str, function: Callable[..., Any], error: Any = None) -> Any:
+        """A C function of the type `kind` that calls `function`, and returns `error` where that raises."""
+        self._made.append(self._library.ffi.callback(kind, function, error=error, onerror=self._failed))
+        return self._made[-1]
+
+    def _failed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if self._error is None:
+            self._error = error
+        self.cancel[0] = True
+
+    def reraise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@contextlib.contextmanager
+def _affinity_kept() -> Iterator[None]:
+    """The calling thread runs where it ran before, whatever CPU the library has pinned it to."""
+    before = os.sched_getaffinity(0)
+    try:
+        yield
+    finally:
+        if os.sched_getaffinity(0) != before:
+            os.sched_setaffinity(0, before)
+
+
+def default_threading(library: Library) -> str:
+    """OpenMP's threads where torch is loaded, so that both compute on the same ones; else the library's own."""
+    return "openmp" if "torch" in sys.modules and library.lib.pf_has_feature(b"openmp") else "own"
+
+
+def _end(library: Library, owned: list[tuple[str, Any]], kept: list[Any]) -> None:
+    """Ends what was made, the last one first. The callbacks in `kept` live until then."""
+    while owned:
+        function, handle = owned.pop()
+        getattr(library.lib, function)(handle)
+    kept.clear()
+
+
+class LocalEngine:
+    """A target, at most one drafter, and a session of both.
+
+    `options` are fields of pf_engine_options; `draft_options` likewise, of the draft. One request runs at a time: a second thread
+    waits for the first one.
+    """
+
+    def __init__(self, library: Library, model: str, options: Mapping[str, Any], *, draft: Optional[str] = None,
+                 draft_options: Mapping[str, Any] = {}, draft_worker: Optional[str] = None) -> None:
+        self._library = library
+        self._owned: list[tuple[str, Any]] = []
+        self._kept: list[Any] = []
+        self._lock = threading.Lock()
+        self._close = weakref.finalize(self, _end, library, self._owned, self._kept)
+        try:
+            with _affinity_kept():
+                self._open(model, options, draft, draft_options, draft_worker)
+        except BaseException:
+            self._close()
+            raise
+
+    def _open(self, model: str, options: Mapping[str, Any], draft: Optional[str], draft_options: Mapping[str, Any],
+              draft_worker: Optional[str]) -> None:
+        ffi, lib = self._library.ffi, self._library.lib
+        self._warn = ffi.callback("void(void *, const char *)", lambda user, text: log.warning("%s", self._library.text(text)))
+        self._kept.append(self._warn)
+        target = self._open_engine(model, options)
+        peers = self._library.init("pf_session_options")
+        peers.warn = self._warn
+        peers.verifier = self._made("pf_peer", "pf_peer_destroy", lib.pf_engine_verifier, target, ffi.NULL)
+        if draft == NGRAM:
+            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_ngram_drafter_for, peers.verifier)
+        elif draft is not None:
+            engine = self._open_engine(draft, {**draft_options, "threads_of": target})
+            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_engine_drafter, engine, ffi.NULL)
+        elif draft_worker is not None:
+            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_connect_drafter, draft_worker.encode(), ffi.NULL)
+        self._session = self._made("pf_session", "pf_session_destroy", lib.pf_session_create, peers)
+        self._engine = target
+        self._read_info()
+
+    def _made(self, kind: str, destroy: str, function: Callable[..., int], *arguments: Any) -> Any:
+        """The object that `function` gives by its out-parameter; it is ended with the engine."""
+        out, why = self._library.ffi.new(kind + " **"), self._library.ffi.new("pf_error *")
+        self._library.check(function(*arguments, out, why), why)
+        self._owned.append((destroy, out[0]))
+        return out[0]
+
+    def _open_engine(self, model: str, options: Mapping[str, Any]) -> Any:
+        ffi = self._library.ffi
+        callbacks = _Callbacks(self._library)
+        filled = self._library.init("pf_engine_options")
+        held = []    # what the options point to
+        known = {name for name, _ in ffi.typeof("pf_engine_options").fields}
+        for name, value in options.items():
+            if name not in known:
+                raise TypeError(f"there is no option {name} of a model, expected one of {', '.join(sorted(known))}")
+            if isinstance(value, str):
+                held.append(ffi.new("char[]", value.encode()))
+                value = held[-1]
+            elif isinstance(value, (list, tuple)):
+                held.append(ffi.new("int32_t[]", list(value)))
+                filled.n_cores = len(value)
+                value = held[-1]
+            if value is not None:
+                setattr(filled, name, value)
+        filled.warn = self._warn
+        filled.cancel = callbacks.cancel
+        filled.progress = callbacks.make("void(void *, size_t, size_t)", lambda user, done, total: None)
+        try:
+            return self._made("pf_engine", "pf_engine_close", self._library.lib.pf_engine_open, os.fsencode(model), filled)
+        except PilotfishError:
+            callbacks.reraise()     # Ctrl-C
+            raise
+
+    def _read_info(self) -> None:
+        ffi, lib = self._library.ffi, self._library.lib
+        info, details, why = ffi.new("pf_model_info *"), self._library.init("pf_engine_details"), ffi.new("pf_error *")
+        lib.pf_engine_info(self._engine, info)
+        self._library.check(lib.pf_engine_describe(self._engine, details, why), why)
+        self.max_context = int(info.max_context)
+        self.n_ids = int(info.n_ids or info.vocab_size)
+        self.end_tokens = tuple(info.ends[0:info.n_ends]) if info.names_ends else ()
+        words = ("dtype", "activations", "kv_dtype", "isa")
+        self.details: dict[str, Any] = {word: self._library.text(getattr(details, word)) for word in words}
+        for number in ("n_threads", "n_parameters", "weight_bytes", "step_bytes", "kv_bytes"):
+            self.details[number] = int(getattr(details, number))
+
+    @property
+    def tokenizer(self) -> Any:
+        """The pf_tokenizer, borrowed from the engine; NULL where there is none."""
+        self._check_open()
+        return self._library.lib.pf_engine_tokenizer(self._engine)
+
+    @property
+    def tokenizer_refusal(self) -> Optional[str]:
+        """Why there is no tokenizer; None where there is one, or where the model has none."""
+        refusal = self._library.lib.pf_engine_tokenizer_refusal(self._engine)
+        return self._library.text(refusal) if refusal else None
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise ValueError("the model is closed")
+
+    def close(self) -> None:
+        """Frees the model; a second call does nothing. A request that runs on another thread ends first."""
+        with self._lock:
+            self._close()
+
+    def run(self, prompt: Sequence[int], max_new_tokens: int, *, sampling: SamplingValues = SamplingValues(), method: str = "auto",
+            draft_len: int = 0, stop_tokens: Sequence[int] = (),
+            on_token: Optional[Callable[[int], bool]] = None) -> tuple[list[int], Figures]:
+        """Generates up to `max_new_tokens` behind `prompt`. on_token returns False to end the text with its token.
+
+        An exception in on_token, or Ctrl-C, ends the request and is raised. The sequence is kept: the next request computes only
+        what its prompt does not share with this text.
+        """
+        ffi, lib = self._library.ffi, self._library.lib
+        if method not in METHODS:
+            raise ValueError(f"method is {method!r}, expected one of {', '.join(METHODS)}")
+        callbacks = _Callbacks(self._library)
+        request, result, why = self._library.init("pf_request"), self._library.init("pf_result"), ffi.new("pf_error *")
+        held = [ffi.new("int32_t[]", prompt), ffi.new("int32_t[]", stop_tokens), ffi.new("int32_t[]", max_new_tokens)]
+        request.prompt, request.n_prompt = held[0], len(prompt)
+        request.stop_tokens, request.n_stop_tokens = held[1], len(stop_tokens)
+        result.tokens, result.capacity = held[2], max_new_tokens
+        request.ignore_eos = not stop_tokens
+        request.max_new_tokens = max_new_tokens
+        request.sampling = dict(zip(SamplingValues._fields, sampling))
+        request.method = METHODS.index(method)
+        request.draft_len = draft_len
+        request.keep_sequence = True
+        request.cancel = callbacks.cancel
+        request.on_prompt = callbacks.make("void(void *, int32_t)", lambda user, n_read: None)
+        request.on_token = callbacks.make(
+            "bool(void *, int32_t, bool)", lambda user, token, drafted: on_token is None or on_token(token), error=False)
+        with self._lock, _affinity_kept():
+            self._check_open()
+            status = lib.pf_generate(self._session, request, result, why)
+        callbacks.reraise()
+        self._library.check(status, why)
+        return list(ffi.unpack(result.tokens, result.n_tokens)), _figures(result, len(prompt))
+
+
+def _figures(result: Any, n_prompt: int) -> Figures:
+    speculation = result.speculation
+    return Figures(1, n_prompt, max(0, int(result.reused_tokens)), int(result.n_tokens), int(speculation.rounds),
+                   int(speculation.fallback_rounds), int(speculation.drafted), int(speculation.accepted),
+                   result.prefill_ns * _NS, result.decode_ns * _NS, speculation.draft_ns * _NS, speculation.verify_ns * _NS)

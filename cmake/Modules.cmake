@@ -14,15 +14,16 @@ pf_may_use(jinja base gguf)
 pf_may_use(kernels base)
 pf_may_use(kvcache base kernels)
 pf_may_use(model base gguf kernels kvcache)
+pf_may_use(metrics base include)
 pf_may_use(proto base include)
-pf_may_use(host base proto)
+pf_may_use(host base proto metrics)
 pf_may_use(draft base model proto host)
 pf_may_use(verify base kernels model proto host)   # kernels: the noise, whose steps the device takes
-pf_may_use(rpc base proto host)
-pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc)
+pf_may_use(rpc base proto host metrics)
+pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc metrics)
 pf_may_use(sim include base model proto draft verify engine bench)   # engine: sessions by a simulated clock
-pf_may_use(serve include base tokenizer jinja rpc engine)   # of rpc: addresses and sockets
-pf_may_use(cli include base gguf tokenizer jinja model engine serve bench sim)
+pf_may_use(serve include base tokenizer jinja rpc engine metrics)   # of rpc: addresses and sockets
+pf_may_use(cli include base gguf tokenizer jinja model engine serve bench sim metrics)
 pf_may_use(bench include base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # pf_room(MODULE/ROOM [room...]): within a module, the files of ROOM may include headers of these rooms of the same module,

@@ -452,6 +452,18 @@ static void destroy(pf_host *host)
     pf_forward_set_stop(&drafter_of(host)->backend, NULL);
 }
 
+static void get_figures(const pf_host *host, pf_host_figures *out)
+{
+    const pf_sequence_cache *cache = &((const drafter *)host)->cache;
+    const pf_sequence_cache_counts *c = &cache->counts;
+    *out = (pf_host_figures){ .n_passes = c->n_passes,
+                              .n_rows = c->n_rows,
+                              .prompt_tokens = c->n_tokens,
+                              .cached_tokens = c->n_reused,
+                              .n_evicted = c->n_evicted };
+    pf_sequence_cache_pages(cache, &out->n_pages, &out->n_used_pages);
+}
+
 static const pf_host_role role = {
     .name = "drafter",
     .model = "draft",
@@ -465,6 +477,7 @@ static const pf_host_role role = {
     .add = add,
     .run = run,
     .feed = feed,
+    .figures = get_figures,
     .lay_out = lay_out,
     .destroy = destroy,
 };

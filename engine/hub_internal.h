@@ -25,6 +25,8 @@
 
 #include "host/dispatch.h"
 #include "host/held_batch.h"
+#include "host/invalid_log.h"
+#include "host/sequence_host.h"
 #include "include/pilotfish.h"
 
 typedef struct hub_client hub_client;
@@ -60,7 +62,8 @@ struct hub_client {
 struct hub_lane {
     pf_hub *hub;
     pf_service service;
-    pf_peer *merged;       /* NULL: the hub has no such peer */
+    pf_peer *near;         /* NULL: the hub has no such peer */
+    pf_peer *merged;       /* in front of it */
     pf_dispatch *dispatch; /* of the hub's thread, without the lock */
     pf_model_info info;    /* of a client */
     int32_t max_sequences; /* open at once */
@@ -70,11 +73,15 @@ struct hub_lane {
     int32_t n_waiting;
     hub_client *taken; /* of the hub's thread: whose messages are at the peer, by next_taken */
     pf_error failure;  /* of the peer as a whole; PF_OK: none */
+    pf_invalid_log invalid;
+    pf_host_figures figures; /* after the latest unit */
 };
 
 struct pf_hub {
     pf_hub_options options;
     char *draft_worker;
+    pf_metrics *own_metrics; /* where none were given */
+    pf_traffic *traffic;     /* of the verifier */
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;

@@ -139,6 +139,16 @@ static void fail_lane(hub_lane *lane, const pf_error *error)
     for (hub_client *c = lane->clients; c; c = c->next_in_lane) pthread_cond_signal(&c->changed);
 }
 
+static void report(hub_lane *lane)
+{
+    const pf_hub_options *options = &lane->hub->options;
+    char sentence[PF_INVALID_LOG_BYTES];
+    pthread_mutex_lock(&lane->hub->lock);
+    const bool warns = pf_invalid_log_update(&lane->invalid, lane->merged, lane->service, sentence);
+    pthread_mutex_unlock(&lane->hub->lock);
+    if (warns && options->warn) options->warn(options->user, sentence);
+}
+
 /* Takes what has come, and computes one unit. Whether there was any. */
 static bool advance(hub_lane *lane)
 {
@@ -149,7 +159,11 @@ static bool advance(hub_lane *lane)
     const bool computes = status == PF_OK && pf_dispatch_is_behind(lane->dispatch);
     if (computes) status = pf_dispatch_collect(lane->dispatch, is_enough, &error);
     error.status = status;
+    report(lane);
     pthread_mutex_lock(&lane->hub->lock);
+    (void)pf_host_get_figures(lane->near, &lane->figures);
+    if (lane->service == PF_SERVICE_VERIFIER)
+        pf_traffic_update(lane->hub->traffic, lane->near, pf_dispatch_open_sequences(lane->dispatch), lane->n_waiting);
     for (hub_client *c = lane->taken; c; c = c->next_taken) pf_held_clear(c->taken);
     lane->taken = NULL;
     if (status != PF_OK) fail_lane(lane, &error);

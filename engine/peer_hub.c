@@ -77,6 +77,7 @@ static pf_status open_lane(pf_hub *hub, pf_service service, pf_peer *peer, pf_er
 {
     hub_lane *lane = &hub->lanes[service];
     lane->hub = hub;
+    lane->near = peer;
     lane->service = service;
     lane->ready.end = &lane->ready.first;
     lane->waiting.end = &lane->waiting.first;
@@ -107,6 +108,17 @@ static pf_status share_places(pf_hub *hub, pf_error *error)
     return PF_OK;
 }
 
+static pf_status open_metrics(pf_hub *hub, pf_error *error)
+{
+    hub_lane *verifier = &hub->lanes[PF_SERVICE_VERIFIER];
+    if (!hub->options.metrics && pf_metrics_create(&hub->own_metrics) != PF_OK)
+        return pf_fail(error, PF_NOMEM, "no memory for the metrics of a hub");
+    pf_metrics *metrics = hub->options.metrics ? hub->options.metrics : hub->own_metrics;
+    PF_TRY(pf_traffic_create(metrics, PF_SERVICE_VERIFIER, verifier->info.model_id, &hub->traffic, error));
+    pf_dispatch_count_in(verifier->dispatch, hub->traffic);
+    return PF_OK;
+}
+
 /* ---- creation and end -------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -131,6 +143,7 @@ static pf_status open_hub(pf_hub *hub, pf_error *error)
     PF_TRY(share_places(hub, error));
     PF_TRY(open_lane(hub, PF_SERVICE_DRAFTER, options->drafter, error));
     PF_TRY(open_lane(hub, PF_SERVICE_VERIFIER, options->verifier, error));
+    PF_TRY(open_metrics(hub, error));
     start s = { .hub = hub };
     pf_team_run_unpinned(start_thread, &s); /* the caller may be pinned, and the thread would inherit its CPU */
     return hub->has_thread ? PF_OK
@@ -168,6 +181,8 @@ void pf_hub_destroy(pf_hub *hub)
     for (int service = 0; service < PF_N_SERVICES; service++) close_lane(&hub->lanes[service]);
     pthread_cond_destroy(&hub->work);
     pthread_mutex_destroy(&hub->lock);
+    free(hub->traffic);
+    pf_metrics_destroy(hub->own_metrics);
     free(hub->draft_worker);
     free(hub);
 }
@@ -192,4 +207,46 @@ void pf_hub_stop(pf_hub *hub, uint64_t grace_ns)
     const uint64_t now_ns = pf_now_ns(), until_ns = grace_ns < UINT64_MAX - now_ns ? now_ns + grace_ns : UINT64_MAX;
     if (hub->stops_ns == 0 || until_ns < hub->stops_ns) hub->stops_ns = until_ns;
     pthread_mutex_unlock(&hub->lock);
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static void fill_figures(const pf_hub *hub, pf_hub_figures *out)
+{
+    const hub_lane *verifier = &hub->lanes[PF_SERVICE_VERIFIER], *drafter = &hub->lanes[PF_SERVICE_DRAFTER];
+    pf_traffic_totals totals;
+    pf_traffic_get(hub->traffic, &totals);
+    *out = (pf_hub_figures){
+        .n_running = (int32_t)totals.n_running,
+        .n_waiting = (int32_t)totals.n_waiting,
+        .n_sequences = totals.n_opened,
+        .prompt_tokens = totals.prompt_tokens,
+        .cached_tokens = (int64_t)verifier->figures.cached_tokens,
+        .new_tokens = totals.new_tokens,
+        .drafts = totals.drafts,
+        .drafted = totals.drafted,
+        .accepted = totals.accepted,
+        .passes = (int64_t)verifier->figures.n_passes,
+        .rows = (int64_t)verifier->figures.n_rows,
+        .draft_passes = (int64_t)drafter->figures.n_passes,
+        .draft_rows = (int64_t)drafter->figures.n_rows,
+        .pages = verifier->figures.n_pages,
+        .used_pages = verifier->figures.n_used_pages,
+        .invalid_rows = verifier->invalid.all.n_rows + drafter->invalid.all.n_rows,
+    };
+    memcpy(out->accepted_to, totals.accepted_to, sizeof out->accepted_to);
+}
+
+pf_status pf_hub_get_figures(pf_hub *hub, pf_hub_figures *out, pf_error *error)
+{
+    const size_t size = out->size;
+    pf_hub_figures figures;
+    if (size < sizeof size)
+        return pf_fail(error, PF_INVALID, "pf_hub_figures.size is %zu, expected %zu", size, sizeof figures);
+    pthread_mutex_lock(&hub->lock);
+    fill_figures(hub, &figures);
+    pthread_mutex_unlock(&hub->lock);
+    figures.size = size;
+    memcpy(out, &figures, size < sizeof figures ? size : sizeof figures);
+    return PF_OK;
 }

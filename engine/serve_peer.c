@@ -99,6 +99,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *given, pf_e
         .address = options->address,
         .drafter = options->role != PF_ROLE_VERIFIER ? peer : NULL,
         .verifier = options->role == PF_ROLE_VERIFIER ? peer : NULL,
+        .metrics = options->metrics,
         .memory_bytes = engine ? pf_engine_memory_left(engine) : memory_beside(peer),
         .log = options->log,
         .log_user = options->user,

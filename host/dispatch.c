@@ -22,6 +22,7 @@ typedef struct {
     bool is_finished;     /* to be closed at the peer */
     uint64_t touched_ns;  /* when its client or the peer last sent something about it */
     uint64_t touched_in;  /* the submit in which its client did */
+    pf_traffic_sequence traffic;
 } dispatch_slot;
 
 struct pf_dispatch {
@@ -35,9 +36,10 @@ struct pf_dispatch {
     dispatch_slot *slots; /* [max] */
     uint64_t generation;
     uint64_t n_submits;
-    uint64_t queue_ns; /* of the batches since the last collect, the longest */
-    bool submitted;    /* something since the last collect */
-    int32_t n_entries; /* submitted since the peer's last answer */
+    uint64_t queue_ns;   /* of the batches since the last collect, the longest */
+    bool submitted;      /* something since the last collect */
+    int32_t n_entries;   /* submitted since the peer's last answer */
+    pf_traffic *traffic; /* NULL: what passes is not counted */
 
     /* Parts of what is sent next. */
     pf_proposal proposals[N];
@@ -74,6 +76,11 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     return PF_OK;
 }
 
+void pf_dispatch_count_in(pf_dispatch *dispatch, pf_traffic *traffic)
+{
+    dispatch->traffic = traffic;
+}
+
 void pf_dispatch_destroy(pf_dispatch *dispatch)
 {
     if (!dispatch) return;
@@ -106,16 +113,17 @@ static dispatch_slot *touch(const pf_dispatch *dispatch, const void *stream, uin
 }
 
 /* Likewise; translates the id to the peer's. */
-static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+static dispatch_slot *to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
-    const dispatch_slot *t = touch(dispatch, stream, *sequence);
+    dispatch_slot *t = touch(dispatch, stream, *sequence);
     if (t) *sequence = t->internal;
-    return t != NULL;
+    return t;
 }
 
 static void evict(pf_dispatch *dispatch, int32_t slot)
 {
     dispatch_slot *t = &dispatch->slots[slot];
+    pf_traffic_close(dispatch->traffic, &t->traffic);
     (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
     *t = (dispatch_slot){ .stream = NULL };
 }
@@ -185,7 +193,7 @@ static void refuse_open(pf_dispatch *dispatch, const pf_open *open, const pf_err
     reply->refusals[reply->n_refusals++] = (pf_refusal){ open->sequence, open->incarnation, error->status, text };
 }
 
-static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply, uint64_t waited_ns)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_opens; i++) {
@@ -196,6 +204,7 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
             refuse_open(dispatch, &open, &error, reply);
             continue;
         }
+        pf_traffic_open(dispatch->traffic, &t->traffic, &open, waited_ns);
         open.sequence = t->internal;
         batch->opens[n++] = open;
     }
@@ -215,10 +224,13 @@ static void translate_proposals(pf_dispatch *dispatch, void *stream, pf_batch *b
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_proposals; i++) {
         pf_proposal p = batch->proposals[i];
-        if (to_internal(dispatch, stream, &p.sequence))
-            batch->proposals[n++] = p;
-        else
+        dispatch_slot *t = to_internal(dispatch, stream, &p.sequence);
+        if (!t) {
             ask_for_prefix(reply, p.sequence, p.incarnation);
+            continue;
+        }
+        pf_traffic_proposal(dispatch->traffic, &t->traffic, &p);
+        batch->proposals[n++] = p;
     }
     batch->n_proposals = n;
 }
@@ -228,10 +240,13 @@ static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *ba
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_verdicts; i++) {
         pf_verdict v = batch->verdicts[i];
-        if (to_internal(dispatch, stream, &v.sequence))
-            batch->verdicts[n++] = v;
-        else
+        dispatch_slot *t = to_internal(dispatch, stream, &v.sequence);
+        if (!t) {
             ask_for_prefix(reply, v.sequence, v.incarnation);
+            continue;
+        }
+        pf_traffic_verdict(dispatch->traffic, &t->traffic, &v);
+        batch->verdicts[n++] = v;
     }
     batch->n_verdicts = n;
 }
@@ -299,7 +314,7 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
     pf_batch in = *batch;
     pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
     translate_closes(dispatch, stream, &in);
-    translate_opens(dispatch, stream, &in, &reply);
+    translate_opens(dispatch, stream, &in, &reply, queue_ns);
     translate_proposals(dispatch, stream, &in, &reply);
     translate_verdicts(dispatch, stream, &in, &reply);
     if (reply.n_refusals || reply.n_prefix_requests) dispatch->send(dispatch->user, stream, &reply);
@@ -359,6 +374,18 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
     return stream;
 }
 
+static void count_answer(pf_dispatch *dispatch, const pf_batch *answer)
+{
+    dispatch_slot *t;
+    if (!dispatch->traffic) return;
+    for (int32_t i = 0; i < answer->n_verdicts; i++)
+        if ((t = resident(dispatch, answer->verdicts[i].sequence)) != NULL)
+            pf_traffic_verdict(dispatch->traffic, &t->traffic, &answer->verdicts[i]);
+    for (int32_t i = 0; i < answer->n_proposals; i++)
+        if ((t = resident(dispatch, answer->proposals[i].sequence)) != NULL)
+            pf_traffic_proposal(dispatch->traffic, &t->traffic, &answer->proposals[i]);
+}
+
 static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
 {
     assert(answer->n_proposals <= N && answer->n_verdicts <= N && answer->n_prefix_requests <= N &&
@@ -403,6 +430,7 @@ static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
     dispatch->n_entries = 0;
     dispatch->submitted = status != PF_CANCELLED;
     if (status != PF_OK) return status;
+    count_answer(dispatch, answer);
     distribute(dispatch, answer);
     status = close_refused(dispatch, answer);
     return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));

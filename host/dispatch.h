@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "host/traffic.h"
 #include "proto/codec.h"
 #include "proto/peer.h"
 
@@ -30,6 +31,9 @@ typedef void pf_dispatch_send(void *user, void *stream, const pf_batch *batch);
 PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences,
                                          uint64_t idle_timeout_ns, pf_dispatch_send *send, void *user,
                                          pf_dispatch **out);
+/* Counts in `traffic` what passes from here on; borrowed. */
+void pf_dispatch_count_in(pf_dispatch *dispatch, pf_traffic *traffic);
+
 void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing to the peer */
 
 /* Passes a stream's batch to the peer. Its parts are rewritten in place. rejected (NULL: none): sequences that are

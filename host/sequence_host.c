@@ -378,6 +378,15 @@ static const pf_peer_ops peer_ops = {
     .take_invalid_logits = take_invalid_logits,
 };
 
+bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out)
+{
+    if (peer->ops != &peer_ops) return false;
+    const pf_host *host = (const pf_host *)peer;
+    *out = (pf_host_figures){ 0 };
+    if (host->role->figures) host->role->figures(host, out);
+    return true;
+}
+
 /* ---- creation -------------------------------------------------------------------------------------------------- */
 
 static pf_host_sequence lay_out_sequence(const pf_host *host, int32_t slot, pf_arena *arena)

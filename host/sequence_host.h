@@ -69,6 +69,14 @@ typedef enum {
 
 typedef struct pf_host pf_host;
 
+/* What a role's model has computed since it was created, and what its cache holds. */
+typedef struct {
+    uint64_t n_passes, n_rows;             /* forward passes, and their rows */
+    uint64_t prompt_tokens, cached_tokens; /* of opens; those of them that were in the cache */
+    uint64_t n_evicted;                    /* idle sequences that lost their pages to others */
+    int64_t n_pages, n_used_pages;         /* of the cache; 0: not known */
+} pf_host_figures;
+
 /* The callbacks of a role. Those marked "or NULL" may be absent. */
 typedef struct {
     const char *name;       /* in sentences: "drafter" */
@@ -110,6 +118,9 @@ typedef struct {
     /* Tokens of the prompt that are unread. NULL: unknown (pf_peer_backlog). */
     int32_t (*unread)(const pf_host *host, const pf_host_sequence *s);
 
+    /* What its model has done and holds; *out is zero before. NULL: there is no model. */
+    void (*figures)(const pf_host *host, pf_host_figures *out);
+
     /* Take the role's own memory from the arena (or its measure). Or NULL. */
     void (*lay_out)(pf_host *host, pf_arena *arena);
 
@@ -146,6 +157,9 @@ struct pf_host {
  * PF_INVALID: a limit of config is out of range (the sentence names it).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, const pf_host_config *config,
                                      pf_peer **out, pf_error *error);
+
+/* False: the peer is no host's, and *out untouched. */
+bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out);
 
 /* Bytes reserved for its sequences. peer: of a host. */
 size_t pf_host_reserved_bytes(const pf_peer *peer);

@@ -177,6 +177,20 @@ typedef struct {
 /* PF_INVALID: out->size. */
 PF_MUST_USE pf_status pf_engine_describe(pf_engine *engine, pf_engine_details *out, pf_error *error);
 
+/* ---- metrics ------------------------------------------------------------------------------------------------------ */
+
+/* Figures of a server, printed in Prometheus' text format: counters, gauges and histograms under the names that vLLM uses
+ * (docs/metrics.md). Given to pf_serve_options or pf_hub_options, and read by any thread meanwhile. */
+typedef struct pf_metrics pf_metrics;
+
+/* End it with pf_metrics_destroy, after whatever it was given to. PF_NOMEM. */
+PF_MUST_USE pf_status pf_metrics_create(pf_metrics **out);
+void pf_metrics_destroy(pf_metrics *metrics);
+
+/* The text, without a NUL. *n_bytes is its length; the first `capacity` bytes of it are written. The next text may be longer.
+ * PF_NOMEM. */
+PF_MUST_USE pf_status pf_metrics_print(pf_metrics *metrics, char *out, size_t capacity, size_t *n_bytes);
+
 /* ---- peers -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -236,6 +250,7 @@ typedef struct {
     void *user;
     bool no_prefix_cache;               /* as in pf_role_options */
     int32_t max_sequences, max_context; /* of PF_ROLE_NGRAM_DRAFTER: as in pf_engine_options; 0: 256, and 32768 */
+    pf_metrics *metrics;                /* counts what is served; borrowed; NULL: nothing is counted */
 } pf_serve_options;
 
 /* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back. engine is
@@ -262,6 +277,7 @@ typedef struct {
                                  for so long, at most a second; 0: 200 us */
     void (*warn)(void *user, const char *sentence); /* on the hub's thread: logits are NaN, ... */
     void *user;
+    pf_metrics *metrics; /* counts what the verifier is asked and answers; borrowed; NULL: the hub's own */
 } pf_hub_options;
 
 /* Start the hub's thread. The engines of the peers are computed by it: nothing else may use them meanwhile.
@@ -281,6 +297,24 @@ PF_MUST_USE pf_status pf_hub_drafter(pf_hub *hub, pf_peer **out, pf_error *error
 /* From any thread, and at once: new sequences are refused with PF_UNAVAILABLE, those that are open go on for grace_ns, and
  * then end with PF_CANCELLED. A second call may shorten the time. */
 void pf_hub_stop(pf_hub *hub, uint64_t grace_ns);
+
+/* What has been done since the hub was created. */
+typedef struct {
+    size_t size;                              /* set by the caller; what lies beyond it is not written */
+    int32_t n_running, n_waiting;             /* sequences of the verifier: open, and waiting for a place */
+    int64_t n_sequences;                      /* that have been opened */
+    int64_t prompt_tokens, cached_tokens;     /* of their prompts; those that were in the cache */
+    int64_t new_tokens;                       /* committed behind the prompts */
+    int64_t drafts, drafted, accepted;        /* proposals that were verified, their tokens, and those accepted */
+    int64_t accepted_to[PF_MAX_DRAFT_TOKENS]; /* proposals whose tokens 0 .. i were all accepted */
+    int64_t passes, rows;                     /* forward passes of the verifier's model, and rows of them */
+    int64_t draft_passes, draft_rows;         /* of the drafter's */
+    int64_t pages, used_pages;                /* of the verifier's cache; 0: not known */
+    int64_t invalid_rows;                     /* of logits, of both models: they held NaN or infinity */
+} pf_hub_figures;
+
+/* From any thread. PF_INVALID: out->size. */
+PF_MUST_USE pf_status pf_hub_get_figures(pf_hub *hub, pf_hub_figures *out, pf_error *error);
 
 /* ---- session ------------------------------------------------------------------------------------------------------ */
 

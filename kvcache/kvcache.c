@@ -220,6 +220,12 @@ const pf_kv_config *pf_kv_get_config(const pf_kv *kv)
     return pf_page_store_config(kv->pages);
 }
 
+size_t pf_kv_pages(const pf_kv *kv)
+{
+    const pf_kv_config *config = pf_kv_get_config(kv);
+    return config->budget_bytes / pf_kv_page_bytes(config);
+}
+
 size_t pf_kv_free_pages(const pf_kv *kv)
 {
     return pf_page_store_free_pages(kv->pages);

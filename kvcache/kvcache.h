@@ -122,6 +122,7 @@ pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer);
 int32_t pf_kv_place(const pf_kv *kv, pf_kv_seq seq);
 
 const pf_kv_config *pf_kv_get_config(const pf_kv *kv);
-size_t pf_kv_free_pages(const pf_kv *kv); /* for tests */
+size_t pf_kv_free_pages(const pf_kv *kv);
+size_t pf_kv_pages(const pf_kv *kv); /* of the pool, free ones too */
 
 #endif

@@ -66,6 +66,13 @@ static void set_stop(void *state, pf_stop *stop)
     pf_context_set_stop(state, stop);
 }
 
+static void count_pages(const void *state, int64_t *n_pages, int64_t *n_used)
+{
+    const pf_kv *kv = pf_context_kv((pf_context *)(uintptr_t)state);
+    *n_pages = (int64_t)pf_kv_pages(kv);
+    *n_used = *n_pages - (int64_t)pf_kv_free_pages(kv);
+}
+
 static const pf_forward_ops ops = {
     .acquire = acquire,
     .fork = fork_sequence,
@@ -80,6 +87,7 @@ static const pf_forward_ops ops = {
     .find_invalid = find_invalid,
     .share = share,
     .set_stop = set_stop,
+    .pages = count_pages,
 };
 
 pf_forward_backend pf_cpu_backend(pf_context *context)

@@ -81,6 +81,9 @@ typedef struct {
 
     /* From here on a pass ends with PF_CANCELLED when it is time to stop; borrowed. NULL: never. */
     void (*set_stop)(void *state, pf_stop *stop);
+
+    /* Pages of the cache, and those in use. NULL: not known. */
+    void (*pages)(const void *state, int64_t *n_pages, int64_t *n_used);
 } pf_forward_ops;
 
 typedef struct {

@@ -271,8 +271,16 @@ pf_status pf_sequence_cache_run(pf_sequence_cache *cache, const pf_span *spans, 
     pf_status status;
     do status = pf_simulated_run(&cache->simulated, backend_of(cache), spans, n_spans);
     while (status == PF_LIMIT && make_room(cache, spans, n_spans));
+    if (status == PF_OK) cache->counts.n_passes++;
     for (int32_t i = 0; status == PF_OK && i < n_spans; i++) cache->counts.n_rows += (uint64_t)spans[i].n_tokens;
     return status;
+}
+
+void pf_sequence_cache_pages(const pf_sequence_cache *cache, int64_t *n_pages, int64_t *n_used)
+{
+    const pf_forward_backend *backend = backend_of(cache);
+    *n_pages = *n_used = 0;
+    if (backend->ops->pages) backend->ops->pages(backend->state, n_pages, n_used);
 }
 
 /* ---- making and ending ----------------------------------------------------------------------------------------- */

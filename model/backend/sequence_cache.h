@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
     uint64_t n_opened, n_reusing;              /* sequences; those that began with tokens in the cache */
     uint64_t n_tokens, n_reused;               /* tokens of their prompts; those that were in the cache */
-    uint64_t n_rows;                           /* that passes have computed */
+    uint64_t n_passes, n_rows;                 /* passes, and the rows that they have computed */
     uint64_t n_retained, n_dropped, n_evicted; /* closed ones kept; of these dropped for room; open ones evicted */
 } pf_sequence_cache_counts;
 
@@ -95,6 +95,9 @@ PF_MUST_USE pf_status pf_sequence_cache_cut(pf_sequence_cache *cache, int32_t sl
 /* pf_forward_keep. A failure empties the slot's sequence: which tokens its rows are of is no longer known. */
 PF_MUST_USE pf_status pf_sequence_cache_keep(pf_sequence_cache *cache, int32_t slot, int32_t length,
                                              const int32_t *rows, int32_t n_rows);
+
+/* Pages of the backend's cache, and those in use; 0: not known. */
+void pf_sequence_cache_pages(const pf_sequence_cache *cache, int64_t *n_pages, int64_t *n_used);
 
 /* pf_forward_run, with as much room as can be made. */
 PF_MUST_USE pf_status pf_sequence_cache_run(pf_sequence_cache *cache, const pf_span *spans, int32_t n_spans);

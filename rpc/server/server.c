@@ -195,6 +195,9 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
         status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_IDLE_NS, pf_server_send_batch, server,
                                     &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
+    if (!server->config.metrics) return PF_OK;
+    PF_TRY(pf_traffic_create(server->config.metrics, service, info.model_id, &server->traffic[service], error));
+    pf_dispatch_count_in(server->dispatch[service], server->traffic[service]);
     return PF_OK;
 }
 
@@ -286,6 +289,7 @@ static void dismantle(pf_server *server)
     for (int service = 0; service < PF_N_SERVICES; service++) {
         pf_dispatch_destroy(server->dispatch[service]);
         pf_codec_destroy(server->codec[service]);
+        free(server->traffic[service]);
     }
     grpc_shutdown_blocking();
     pthread_mutex_destroy(&server->lock);

@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "metrics/metrics.h"
 #include "proto/peer.h"
 
 typedef struct pf_server pf_server;
@@ -52,6 +53,7 @@ typedef struct {
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
     uint64_t preface_timeout_ns;                   /* the time a connection has for its preface; 0: 5 s */
     uint64_t heartbeat_ns;                         /* how often a stream that waits is sent a heartbeat; 0: 10 s */
+    pf_metrics *metrics;                           /* counts what is served, or NULL; borrowed */
     void (*log)(void *user, const char *sentence); /* events worth a log line, from any thread, or NULL */
     void *log_user;
 } pf_server_config;

@@ -204,25 +204,14 @@ static bool has_other_work(void *user)
     return ready || (!server->shut && pf_server_is_stopping(server)) || pf_server_is_overdue(server);
 }
 
-/* Logs that a model gives invalid logits: the first row, and again when there are twice as many, so that a log stays short. */
-static void log_invalid_logits(pf_server *server, pf_service service)
+/* What the model has done: a warning where it gives invalid logits, and metrics. */
+static void report(pf_server *server, pf_service service)
 {
-    const bool drafts = service == PF_SERVICE_DRAFTER;
-    pf_peer *peer = drafts ? server->config.drafter : server->config.verifier;
-    pf_invalid_logits *all = &server->invalid[service], found;
-    pf_peer_take_invalid_logits(peer, &found);
-    if (found.n_rows == 0) return;
-    const int64_t n_rows = all->n_rows + found.n_rows;
-    if (all->n_rows == 0) *all = found;
-    all->n_rows = n_rows;
-    if (!server->config.log || n_rows < 2 * server->n_invalid_logged[service]) return;
-    server->n_invalid_logged[service] = n_rows;
-    pf_model_info info;
-    char sentence[PF_INVALID_LOGITS_TEXT_BYTES + 16];
-    char *const warning = sentence + sprintf(sentence, "warning: ");
-    if (pf_peer_info(peer, &info, NULL) != PF_OK) return;
-    pf_invalid_logits_print(all, drafts ? "draft" : "target", info.model_id, warning);
-    server->config.log(server->config.log_user, sentence);
+    pf_peer *peer = service == PF_SERVICE_DRAFTER ? server->config.drafter : server->config.verifier;
+    char sentence[PF_INVALID_LOG_BYTES];
+    if (pf_invalid_log_update(&server->invalid[service], peer, service, sentence) && server->config.log)
+        server->config.log(server->config.log_user, sentence);
+    pf_traffic_update(server->traffic[service], peer, pf_dispatch_open_sequences(server->dispatch[service]), 0);
 }
 
 /* Whether work is left for later. */
@@ -232,7 +221,7 @@ static bool collect(pf_server *server, pf_error *error)
     for (int service = 0; service < PF_N_SERVICES; service++) {
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
         server->failed = pf_dispatch_collect(server->dispatch[service], has_other_work, error);
-        log_invalid_logits(server, (pf_service)service);
+        report(server, (pf_service)service);
         is_behind |= pf_dispatch_is_behind(server->dispatch[service]);
     }
     return is_behind && server->failed == PF_OK;

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 
 #include "host/dispatch.h"
+#include "host/invalid_log.h"
 #include "proto/health.h"
 #include "rpc/address.h"
 #include "rpc/grpc_util.h"
@@ -131,10 +132,10 @@ struct pf_server {
     /* Used by the computing thread alone. */
     pf_dispatch *dispatch[PF_N_SERVICES]; /* by pf_service; NULL: not served */
     pf_codec *codec[PF_N_SERVICES];
-    pf_invalid_logits invalid[PF_N_SERVICES]; /* of either peer, since the server began */
-    int64_t n_invalid_logged[PF_N_SERVICES];  /* rows of them when the log was last told */
-    pf_status failed;                         /* of a peer as a whole */
-    bool is_behind; /* some work is left for later: other clients have sent messages meanwhile */
+    pf_traffic *traffic[PF_N_SERVICES];    /* NULL: not counted */
+    pf_invalid_log invalid[PF_N_SERVICES]; /* of either peer, since the server began */
+    pf_status failed;                      /* of a peer as a whole */
+    bool is_behind;                        /* some work is left for later: other clients have sent messages meanwhile */
     bool shut;
     const volatile bool *stop_flag; /* the stop flag of pf_server_run; or NULL */
     uint64_t until_ns;              /* when open sequences are cancelled; 0: it is not stopping */

@@ -112,6 +112,32 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
+/* They are those of the sessions, once the last close has arrived. */
+static void check_figures(pf_hub *hub, const pf_hub_figures *sums, int64_t n_accepted)
+{
+    pf_hub_figures figures = PF_INIT(pf_hub_figures);
+    pf_error error = { 0 };
+    const uint64_t until_ns = pf_now_ns() + LONG_NS;
+    do assert_ok(pf_hub_get_figures(hub, &figures, &error), error);
+    while (figures.n_running > 0 && pf_now_ns() < until_ns);
+    assert_int_equal(figures.n_running, 0);
+    assert_int_equal(figures.n_waiting, 0);
+    assert_true(figures.n_sequences == N_SESSIONS);
+    assert_true(figures.prompt_tokens == sums->prompt_tokens);
+    assert_true(figures.new_tokens == sums->new_tokens);
+    assert_true(figures.drafts == sums->drafts);
+    assert_true(figures.drafted == sums->drafted);
+    assert_true(figures.accepted == n_accepted);
+    int64_t n_accepted_to = 0;
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) n_accepted_to += figures.accepted_to[i];
+    assert_true(n_accepted_to == n_accepted);
+    assert_true(figures.passes > 0 && figures.rows > figures.passes);
+    assert_true(figures.pages > 0 && figures.used_pages >= 0 && figures.used_pages <= figures.pages);
+    assert_true((figures.draft_passes > 0) == (sums->drafts > 0));
+    figures.size = 1;
+    assert_status(pf_hub_get_figures(hub, &figures, &error), PF_INVALID);
+}
+
 static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_options *options)
 {
     static worker workers[N_SESSIONS];
@@ -123,12 +149,18 @@ static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_op
         assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
     }
     int64_t n_accepted = 0;
+    pf_hub_figures sums = { 0 };
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
         assert_ok(workers[i].status, workers[i].error);
         assert_same_text(&workers[i].out, &s->plain[i]);
         n_accepted += workers[i].out.result.speculation.accepted;
+        sums.drafts += workers[i].out.result.speculation.rounds;
+        sums.drafted += workers[i].out.result.speculation.drafted;
+        sums.new_tokens += workers[i].out.result.n_tokens;
+        sums.prompt_tokens += prompt_length(i);
     }
+    check_figures(hub, &sums, n_accepted);
     assert_true(options->drafter ? n_accepted > 0 : n_accepted == 0);
     pf_hub_destroy(hub);
 }

@@ -7,6 +7,8 @@
 #include "tests/support/tiny_model.h"
 #include "verify/cuda/cuda_backend.h"
 
+#ifdef PF_TEST_DEVICE_SIDE /* else near_bench.h has these names for the CPU */
+
 enum { NEAR_SIDE_SLOWNESS = 6 }; /* repetitions are divided by it */
 
 typedef struct {
@@ -29,4 +31,5 @@ void near_side_distribution(const near_side *side, const pf_sampling *sampling, 
 size_t near_side_page_bytes(const near_side *side);
 int32_t near_side_page_tokens(const near_side *side);
 
+#endif
 #endif

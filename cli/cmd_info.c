@@ -80,9 +80,10 @@ static json_t *cuda_json(void)
     for (int32_t i = 0; status == PF_OK && i < n && i < MAX_DEVICES; i++) {
         const pf_cuda_device *d = &devices[i];
         json_array_append_new(
-            array, json_pack("{s:o, s:o, s:i, s:I, s:I}", "name", pf_json_text(d->name, strlen(d->name)), "capability",
-                             json_sprintf("%d.%d", d->major, d->minor), "processors", d->n_processors, "memory_bytes",
-                             (json_int_t)d->memory_bytes, "free_bytes", (json_int_t)d->free_bytes));
+            array, json_pack("{s:o, s:o, s:i, s:I, s:I, s:f, s:s}", "name", pf_json_text(d->name, strlen(d->name)),
+                             "capability", json_sprintf("%d.%d", d->major, d->minor), "processors", d->n_processors,
+                             "memory_bytes", (json_int_t)d->memory_bytes, "free_bytes", (json_int_t)d->free_bytes,
+                             "bandwidth_gb_per_s", d->bandwidth_gb_per_s, "dtype", "bf16"));
     }
     return json_pack("{s:b, s:o, s:s?}", "built", pf_cuda_is_built(), "devices", array, "refusal",
                      status == PF_OK ? NULL : error.text);
@@ -197,9 +198,10 @@ static void print_cuda(pf_out *out, const json_t *cuda)
     json_t *d;
     if (text_of(cuda, "refusal")[0]) pf_out_print(out, "cuda       %s\n", text_of(cuda, "refusal"));
     json_array_foreach(json_object_get(cuda, "devices"), i, d) pf_out_print(
-        out, "cuda       %s, capability %s, %lld processors, memory %.1f GiB, %.1f GiB free\n", text_of(d, "name"),
-        text_of(d, "capability"), number_of(d, "processors"), (double)number_of(d, "memory_bytes") / 1073741824.0,
-        (double)number_of(d, "free_bytes") / 1073741824.0);
+        out,
+        "cuda       %s, capability %s, %lld processors, memory %.1f GiB, %.1f GiB free; weights and cache in BF16\n",
+        text_of(d, "name"), text_of(d, "capability"), number_of(d, "processors"),
+        (double)number_of(d, "memory_bytes") / 1073741824.0, (double)number_of(d, "free_bytes") / 1073741824.0);
 }
 
 static void print_kernels(pf_out *out, const json_t *kernels)

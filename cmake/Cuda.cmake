@@ -4,7 +4,7 @@
 #   PF_CUDA_BUILT       whether it is built
 #   PF_CUDA_INCLUDE, PF_CUDA_LIBRARIES
 #   pf_cuda_kernels(OUT file.cu...)   their objects
-set(PF_CUDA off CACHE STRING "Build the CUDA backend: auto, on, off")
+set(PF_CUDA auto CACHE STRING "Build the CUDA backend: auto, on, off")
 set_property(CACHE PF_CUDA PROPERTY STRINGS auto on off)
 set(PF_CUDA_ARCHITECTURES "80;86;89;90;100" CACHE STRING "Architectures that the kernels are compiled for; the last also as PTX")
 set(PF_CUDA_BUILT OFF)

@@ -16,6 +16,7 @@ from public_symbols import declared
 
 EXPORTED = re.compile(r"pf_|pilotfish__v1__|grpc__health__v1__")
 WRITABLE = re.compile(r"\.(data|bss|tdata|tbss)(?!\.rel\.ro)(\.|$)")   # .data.rel.ro is constant once loaded
+OF_NVCC = re.compile(r"_Z|__cuda|__fatbin|__nv|fatbin|__fatDevice")   # of kernels, and how they are registered
 OF_A_THREAD = {"pinning", "memory_was_short"}
 SYMBOL = re.compile(r"^[0-9a-f]{16} (.{7}) (\S+)\s+([0-9a-f]{16})\s+(?:\.hidden )?(\S+)$")
 
@@ -52,7 +53,7 @@ def main():
     found, homes = [], collections.defaultdict(set)
     for library in libraries:
         for flags, section, size, name in symbols(library):
-            if section == "*UND*" or "f" in flags or "d" in flags:
+            if section == "*UND*" or "f" in flags or "d" in flags or OF_NVCC.match(name):
                 continue
             if flags[0] in "gu!" or flags[1] == "w":
                 homes[name].add(library.name)

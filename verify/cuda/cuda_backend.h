@@ -69,6 +69,7 @@ typedef struct {
     size_t memory_bytes, free_bytes;
     int32_t major, minor; /* of the compute capability */
     int32_t n_processors;
+    double bandwidth_gb_per_s; /* of its memory, by clock and width; 0: unknown */
 } pf_cuda_device;
 
 /* The devices of this machine: *n of them, the first `capacity` written. PF_UNAVAILABLE: there is none, or no driver. */

@@ -71,6 +71,18 @@ pf_status pf_cuda_allocate_pinned(void **out, size_t n_bytes, pf_error *error)
     return PF_OK;
 }
 
+/* Two transfers a clock. */
+static double bandwidth_of(int32_t i)
+{
+    int clock_khz = 0, width_bits = 0;
+    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, i) != cudaSuccess ||
+        cudaDeviceGetAttribute(&width_bits, cudaDevAttrGlobalMemoryBusWidth, i) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0.0;
+    }
+    return 2.0 * clock_khz * width_bits / 8.0 * 1e-6;
+}
+
 static pf_status describe(int32_t i, pf_cuda_device *out, pf_error *error)
 {
     struct cudaDeviceProp properties;
@@ -82,7 +94,8 @@ static pf_status describe(int32_t i, pf_cuda_device *out, pf_error *error)
                              .free_bytes = left,
                              .major = properties.major,
                              .minor = properties.minor,
-                             .n_processors = properties.multiProcessorCount };
+                             .n_processors = properties.multiProcessorCount,
+                             .bandwidth_gb_per_s = bandwidth_of(i) };
     snprintf(out->name, sizeof out->name, "%.127s", properties.name);
     return PF_OK;
 }

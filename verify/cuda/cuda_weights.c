@@ -4,6 +4,7 @@
  */
 #include "verify/cuda/cuda_weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ typedef struct {
     float *row;    /* a widened row, or a vector */
     void *panel;   /* of integers, packed */
     size_t used;   /* of the block */
+    bool rounds;   /* a matrix that is not in BF16 */
     pf_error *error;
 } upload;
 
@@ -122,6 +124,7 @@ static pf_status add_matrix(upload *u, const pf_tensor_role *roles, int32_t n_ro
         pf_checkpoint_rows found;
         pf_config_shape(u->config, roles[i], &rows, &columns);
         PF_TRY(pf_checkpoint_matrix(u->files, id, &found, u->error));
+        u->rounds |= found.source.scales || found.source.type != PF_TYPE_BF16;
         const pf_status status = upload_rows(u, id, &found, columns, to);
         pf_checkpoint_release_matrix(u->files, &found);
         PF_TRY(status);
@@ -214,6 +217,16 @@ static pf_status add_all(upload *u)
     return add_norm(u, PF_TENSOR_FINAL_NORM, 0, &w->final_norm);
 }
 
+/* No refusal where the policy is strict: BF16 is what was asked for. */
+static void tell_rounding(const upload *u)
+{
+    const pf_load_policy *policy = &u->options->policy;
+    char text[512];
+    if (!policy->warn) return;
+    snprintf(text, sizeof text, "%s: the CUDA backend rounds its weights to BF16", u->files->directory);
+    policy->warn(policy->warn_user, text);
+}
+
 /* Room for a row of any matrix, and for one packed. */
 static pf_status make_room(upload *u)
 {
@@ -248,6 +261,7 @@ pf_status pf_cuda_weights_load(const pf_checkpoint *files, const pf_cuda_options
     pf_status status = pf_cuda_allocate_pinned(&u.staging, STAGING_BYTES, error);
     if (status == PF_OK) status = make_room(&u);
     if (status == PF_OK) status = add_all(&u);
+    if (status == PF_OK && u.rounds) tell_rounding(&u);
     (void)cudaFreeHost(u.staging);
     free(u.row);
     free(u.panel);

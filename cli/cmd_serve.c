@@ -21,6 +21,7 @@ typedef struct {
     pf_error no_chat_template;       /* ... and why */
     pf_chat_ends ends;
     pf_api_keys *keys;
+    pf_metrics *metrics;
     pf_serve_sessions sessions;
 } service;
 
@@ -38,6 +39,7 @@ static pf_status open_service(service *s, pf_error *error)
     const pf_options *o = s->options;
     const pf_setup_service how = { .max_sequences = o->max_sequences > 0 ? o->max_sequences : DEFAULT_SEQUENCES,
                                    .stop = &never };
+    if (pf_metrics_create(&s->metrics) != PF_OK) return pf_fail(error, PF_NOMEM, "no memory for metrics");
     if (o->api_key_file) PF_TRY(pf_api_keys_open(o->api_key_file, &s->keys, error));
     PF_TRY(pf_setup_open_service(o, &how, &s->setup, error));
     if (!s->setup.tokenizer) return pf_fail(error, PF_INVALID, "serving needs text, and the model has no tokenizer");
@@ -45,7 +47,7 @@ static pf_status open_service(service *s, pf_error *error)
     if (status != PF_OK && (o->chat_template || status != PF_UNAVAILABLE))
         return pf_fail(error, status, "%s", s->no_chat_template.text);
     pf_chat_find_ends(o, &s->setup, s->chat_template, &s->ends);
-    return pf_serve_sessions_open(o, &s->setup, how.max_sequences, &s->sessions, error);
+    return pf_serve_sessions_open(o, &s->setup, how.max_sequences, s->metrics, &s->sessions, error);
 }
 
 static void close_service(service *s)
@@ -54,6 +56,7 @@ static void close_service(service *s)
     pf_chat_template_close(s->chat_template);
     pf_setup_close(&s->setup);
     pf_api_keys_close(s->keys);
+    pf_metrics_destroy(s->metrics);
 }
 
 static pf_status serve(service *s, pf_out *out, pf_error *error)
@@ -73,7 +76,8 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .max_waiting = WAITING,
                  .draft_len = s->options->draft_len > 0 ? s->options->draft_len : 0,
                  .method = s->options->method,
-                 .keys = s->keys },
+                 .keys = s->keys,
+                 .metrics = s->metrics },
         .address = s->options->listen,
         .stop = pf_interrupt_flag(),
         .drain_ns = (uint64_t)DRAIN_S * 1000000000u,

@@ -7,10 +7,11 @@ static int run(const pf_options *options, pf_out *out)
     return pf_serving_run(&pf_command_verifier, options, PF_ROLE_VERIFIER, out);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,          &pf_options_service,
-                                                 &pf_options_target_backend, &pf_options_running,
-                                                 &pf_options_target_head,    &pf_options_context,
-                                                 &pf_options_verifier_trial, NULL };
+static const pf_option_group *const groups[] = {
+    &pf_options_model,          &pf_options_service,        &pf_options_metrics,
+    &pf_options_target_backend, &pf_options_running,        &pf_options_target_head,
+    &pf_options_context,        &pf_options_verifier_trial, NULL
+};
 
 const pf_command pf_command_verifier = {
     .name = "verifier",

@@ -8,6 +8,7 @@ extern const pf_command pf_command_generate;         /* cmd_generate.c */
 extern const pf_command pf_command_chat;             /* cmd_chat.c */
 extern const pf_command pf_command_worker;           /* cmd_worker.c */
 extern const pf_command pf_command_verifier;         /* cmd_verifier.c */
+extern const pf_command pf_command_top;              /* cmd_top.c */
 extern const pf_command pf_command_serve;            /* cmd_serve.c */
 extern const pf_command pf_command_logits;           /* cmd_logits.c */
 extern const pf_command pf_command_tokenize;         /* cmd_tokenize.c */

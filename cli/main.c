@@ -14,10 +14,12 @@
 #include "cli/shell_limits.h"
 
 static const pf_command *const commands[] = {
-    &pf_command_generate,    &pf_command_chat,      &pf_command_worker,           &pf_command_verifier,
-    &pf_command_serve,       &pf_command_logits,    &pf_command_tokenize,         &pf_command_detokenize,
-    &pf_command_quantize,    &pf_command_info,      &pf_command_bench_kernels,    &pf_command_bench_throughput,
-    &pf_command_bench_steps, &pf_command_bench_rpc, &pf_command_bench_acceptance,
+    &pf_command_generate,         &pf_command_chat,        &pf_command_worker,
+    &pf_command_verifier,         &pf_command_serve,       &pf_command_top,
+    &pf_command_logits,           &pf_command_tokenize,    &pf_command_detokenize,
+    &pf_command_quantize,         &pf_command_info,        &pf_command_bench_kernels,
+    &pf_command_bench_throughput, &pf_command_bench_steps, &pf_command_bench_rpc,
+    &pf_command_bench_acceptance,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -190,6 +190,17 @@ static const struct pf_option_row service_rows[] = {
 };
 GROUP(pf_options_service, "Service", service_rows);
 
+static const struct pf_option_row metrics_rows[] = {
+    ROW(0, "metrics", "ADDR", "serve /metrics and /health over HTTP there (nowhere)", KIND_LISTEN,
+        .offset = AT(metrics)),
+};
+GROUP(pf_options_metrics, "Metrics", metrics_rows);
+
+static const struct pf_option_row top_rows[] = {
+    ROW(0, "once", NULL, "show the totals since the server began, and end", KIND_FLAG, .offset = AT(once)),
+};
+GROUP(pf_options_top, "Watching", top_rows);
+
 static const struct pf_option_row http_rows[] = {
     ROW(0, "api-key-file", "FILE", "take only requests with a key of this file, one a line (any request)", KIND_STRING,
         .offset = AT(api_key_file)),

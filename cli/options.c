@@ -139,6 +139,7 @@ int pf_options_parse(const pf_command *command, int argc, char **argv, pf_option
             return c.is_failure ? pf_out_fail("%s", c.text) : pf_options_misuse(command, "%s", c.text);
         note_given(out, row);
     }
+    if (command->operand && optind < argc) out->operand = argv[optind++];
     if (optind < argc)
         return pf_options_misuse(command, "\"%.60s\" is not an option, and nothing else is expected", argv[optind]);
     return PF_EXIT_DONE;

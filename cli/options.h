@@ -50,7 +50,10 @@ typedef struct {
     /* models and peers */
     const char *model, *draft, *draft_worker, *verifier, *worker;
     const char *listen;
-    const char *output; /* of quantize */
+    const char *metrics; /* where the metrics of a worker or a verifier are served */
+    const char *operand; /* the word beside the options */
+    bool once;           /* of top */
+    const char *output;  /* of quantize */
     bool loopback;
 
     /* the prompt: at most one of the four */
@@ -126,6 +129,7 @@ typedef struct pf_command {
     const char *description; /* paragraphs, lines broken by hand, a line end at the end */
     const char *examples;    /* one command a line */
     const pf_option_group *const *groups;
+    const char *operand; /* the name of the one word that it takes beside options; NULL: none */
     int (*run)(const pf_options *options, pf_out *out); /* the exit status */
 } pf_command;
 
@@ -144,6 +148,8 @@ extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
+extern const pf_option_group pf_options_metrics;       /* --metrics */
+extern const pf_option_group pf_options_top;           /* --once */
 extern const pf_option_group pf_options_http;          /* --api-key-file, --chat-template */
 extern const pf_option_group pf_options_worker_drafter; /* --drafter */
 extern const pf_option_group pf_options_target_backend; /* --backend */

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-static pf_status make_hub(const pf_options *options, const pf_setup *setup, int32_t n, pf_hub **out, pf_error *error)
+static pf_status make_hub(const pf_options *options, const pf_setup *setup, int32_t n, pf_metrics *metrics,
+                          pf_hub **out, pf_error *error)
 {
     const pf_hub_options make = { .size = sizeof make,
                                   .verifier = setup->verifier,
@@ -11,7 +12,8 @@ static pf_status make_hub(const pf_options *options, const pf_setup *setup, int3
                                   .draft_worker = options->draft_worker,
                                   .max_sequences = n,
                                   .max_waiting = n,
-                                  .warn = pf_setup_warn };
+                                  .warn = pf_setup_warn,
+                                  .metrics = metrics };
     return pf_hub_create(&make, out, error);
 }
 
@@ -29,10 +31,11 @@ static pf_status add_session(const pf_setup *setup, pf_serve_sessions *s, bool d
     return pf_setup_make_session(&parts, drafts, out, error);
 }
 
-static pf_status open_many(const pf_options *options, const pf_setup *setup, pf_serve_sessions *s, pf_error *error)
+static pf_status open_many(const pf_options *options, const pf_setup *setup, pf_metrics *metrics, pf_serve_sessions *s,
+                           pf_error *error)
 {
     const bool drafts = setup->drafter || options->draft_worker;
-    PF_TRY(make_hub(options, setup, s->n, &s->hub, error));
+    PF_TRY(make_hub(options, setup, s->n, metrics, &s->hub, error));
     for (int32_t i = 0; i < s->n; i++) {
         PF_TRY(add_session(setup, s, drafts, &s->sessions[i], error));
         if (drafts) PF_TRY(add_session(setup, s, false, &s->plain[i], error));
@@ -46,8 +49,8 @@ static pf_status open_one(const pf_setup *setup, pf_serve_sessions *s, pf_error 
     return setup->drafter ? pf_setup_make_session(setup, false, &s->plain[0], error) : PF_OK;
 }
 
-pf_status pf_serve_sessions_open(const pf_options *options, const pf_setup *setup, int32_t n, pf_serve_sessions *out,
-                                 pf_error *error)
+pf_status pf_serve_sessions_open(const pf_options *options, const pf_setup *setup, int32_t n, pf_metrics *metrics,
+                                 pf_serve_sessions *out, pf_error *error)
 {
     enum { PEERS_EACH = 3 };
     const bool is_here = options->verifier == NULL;
@@ -59,7 +62,7 @@ pf_status pf_serve_sessions_open(const pf_options *options, const pf_setup *setu
     out->peers = calloc(PEERS_EACH * n_sessions, sizeof *out->peers);
     if (!out->sessions || !out->peers || (drafts && !out->plain))
         return pf_fail(error, PF_NOMEM, "no memory for %d sessions", out->n);
-    return is_here ? open_many(options, setup, out, error) : open_one(setup, out, error);
+    return is_here ? open_many(options, setup, metrics, out, error) : open_one(setup, out, error);
 }
 
 void pf_serve_sessions_close(pf_serve_sessions *s)

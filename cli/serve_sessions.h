@@ -16,10 +16,10 @@ typedef struct {
     int32_t n_peers;
 } pf_serve_sessions;
 
-/* n: at most; a far verifier has one. Errors as pf_hub_create and pf_session_create. The caller ends it with
+/* n: at most; a far verifier has one. The hub counts in the metrics, which are borrowed. Errors as pf_hub_create and pf_session_create. The caller ends it with
  * pf_serve_sessions_close, whatever is returned, before the setup. */
 PF_MUST_USE pf_status pf_serve_sessions_open(const pf_options *options, const pf_setup *setup, int32_t n,
-                                             pf_serve_sessions *out, pf_error *error);
+                                             pf_metrics *metrics, pf_serve_sessions *out, pf_error *error);
 void pf_serve_sessions_close(pf_serve_sessions *sessions); /* zeroed is fine */
 
 #endif

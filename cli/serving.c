@@ -5,6 +5,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/setup.h"
+#include "serve/metrics_endpoint.h"
 
 enum { DEFAULT_SEQUENCES = PF_MAX_BATCH_SEQUENCES };
 
@@ -22,7 +23,7 @@ static void on_log(void *user, const char *line)
 }
 
 /* What both kinds of service are told. */
-static pf_serve_options plan_service(const pf_options *options, pf_role role, pf_out *out)
+static pf_serve_options plan_service(const pf_options *options, pf_role role, pf_metrics *metrics, pf_out *out)
 {
     return (pf_serve_options){ .size = sizeof(pf_serve_options),
                                .role = role,
@@ -31,16 +32,17 @@ static pf_serve_options plan_service(const pf_options *options, pf_role role, pf
                                .log = on_log,
                                .user = out,
                                .stop = pf_interrupt_flag(),
+                               .metrics = metrics,
                                .no_prefix_cache = options->prefix_cache_off != 0 };
 }
 
-static pf_status serve_model(const pf_options *options, pf_role role, pf_out *out, pf_error *error)
+static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics *metrics, pf_out *out, pf_error *error)
 {
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
     pf_status status = pf_setup_open_engine(options, n_sequences, &engine, error);
     if (status == PF_OK) {
-        pf_serve_options serve = plan_service(options, role, out);
+        pf_serve_options serve = plan_service(options, role, metrics, out);
         pf_role_options playing;
         status = pf_setup_plan_role(options, engine, role, &playing, error);
         if (status == PF_OK) {
@@ -53,9 +55,9 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_out *ou
     return status;
 }
 
-static pf_status serve_ngram_drafter(const pf_options *options, pf_out *out, pf_error *error)
+static pf_status serve_ngram_drafter(const pf_options *options, pf_metrics *metrics, pf_out *out, pf_error *error)
 {
-    pf_serve_options serve = plan_service(options, PF_ROLE_NGRAM_DRAFTER, out);
+    pf_serve_options serve = plan_service(options, PF_ROLE_NGRAM_DRAFTER, metrics, out);
     serve.max_sequences = options->max_sequences;
     serve.max_context = options->context;
     pf_setup_warn_of_idle_options(options);
@@ -80,12 +82,27 @@ int pf_serving_exit(pf_status status, const pf_error *error)
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, error);
 }
 
+/* The service, with its metrics where they are asked for. */
+static pf_status serve_counted(const pf_options *options, pf_role role, pf_out *out, pf_error *error)
+{
+    pf_metrics *metrics = NULL;
+    pf_metrics_endpoint *endpoint = NULL;
+    pf_status status = options->metrics ? pf_metrics_create(&metrics) : PF_OK;
+    if (metrics) status = pf_metrics_endpoint_create(options->metrics, metrics, &endpoint, error);
+    if (endpoint) pf_out_say("pilotfish: metrics at %s", pf_metrics_endpoint_address(endpoint));
+    if (status == PF_OK)
+        status = options->drafter == PF_DRAFTER_NGRAM ? serve_ngram_drafter(options, metrics, out, error)
+                                                      : serve_model(options, role, metrics, out, error);
+    pf_metrics_endpoint_destroy(endpoint);
+    pf_metrics_destroy(metrics);
+    return status;
+}
+
 int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)
 {
     const int usage = check_options(command, options);
     if (usage != PF_EXIT_DONE) return usage;
     pf_error error = { 0 };
-    const pf_status status = options->drafter == PF_DRAFTER_NGRAM ? serve_ngram_drafter(options, out, &error)
-                                                                  : serve_model(options, role, out, &error);
+    const pf_status status = serve_counted(options, role, out, &error);
     return pf_serving_exit(status, &error);
 }

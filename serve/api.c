@@ -10,6 +10,7 @@
 #include "base/json_values.h"
 #include "serve/api_parts.h"
 #include "serve/embedded.h"
+#include "serve/metrics_endpoint.h"
 #include "serve/translate.h"
 #include "tokenizer/decode/detokenize.h"
 
@@ -74,6 +75,11 @@ static void get_page(pf_api *api, pf_http_exchange *x)
 static void get_health(pf_api *api, pf_http_exchange *x)
 {
     pf_api_reply_json(x, api->drains ? 503 : 200, json_pack("{s:s}", "status", api->drains ? "draining" : "ok"));
+}
+
+static void get_metrics(pf_api *api, pf_http_exchange *x)
+{
+    pf_metrics_reply(api->options.metrics, x);
 }
 
 static void get_openapi(pf_api *api, pf_http_exchange *x)
@@ -281,6 +287,7 @@ typedef struct {
 static const route routes[] = {
     { "GET", "/", false, get_page },
     { "GET", "/health", false, get_health },
+    { "GET", "/metrics", false, get_metrics },
     { "GET", "/openapi.json", false, get_openapi },
     { "GET", "/v1/models", true, get_models },
     { "GET", one_model, true, get_model }, /* and what follows */

@@ -5,13 +5,14 @@
  *      handle       GET: replies at once.  POST: a task of a preparing thread, which parses, renders and tokenizes
  *      completion.c then one task for each text, on the threads that generate: as many as there are sessions
  *
- * Paths: / (the page), /openapi.json (which describes the others), /health, /v1/models, /v1/chat/completions, /v1/completions,
+ * Paths: / (the page), /openapi.json (which describes the others), /health, /metrics, /v1/models, /v1/chat/completions, /v1/completions,
  * /v1/responses, /v1/messages (and /count_tokens), /tokenize, /detokenize.
  */
 #ifndef PF_SERVE_API_H
 #define PF_SERVE_API_H
 
 #include "jinja/chat_template.h"
+#include "metrics/metrics.h"
 #include "serve/api_keys.h"
 #include "serve/http_server.h"
 #include "tokenizer/tokenizer.h"
@@ -35,6 +36,7 @@ typedef struct {
     int32_t draft_len;       /* of requests that do not say: 0: the drafter chooses */
     pf_method method;        /* likewise, above temperature 0 */
     const pf_api_keys *keys; /* NULL: none is asked for */
+    pf_metrics *metrics;     /* of /metrics */
 } pf_api_options;
 
 /* PF_NOMEM, PF_LIMIT: no more threads. */

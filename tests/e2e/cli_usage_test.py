@@ -9,7 +9,7 @@ from cli_case import Case, main  # noqa: E402
 from command_line import QUICKLY  # noqa: E402
 
 
-COMMANDS = ["generate", "chat", "worker", "verifier", "serve", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
+COMMANDS = ["generate", "chat", "worker", "verifier", "serve", "top", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
             "bench kernels", "bench steps", "bench rpc", "bench acceptance"]
 
 

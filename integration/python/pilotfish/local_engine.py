@@ -239,7 +239,7 @@ class LocalEngine:
         request.prompt, request.n_prompt = held[0], len(prompt)
         request.stop_tokens, request.n_stop_tokens = held[1], len(stop_tokens)
         result.tokens, result.capacity = held[2], max_new_tokens
-        request.ignore_eos = not stop_tokens
+        request.ignore_eos = True       # stop_tokens alone end a text
         request.max_new_tokens = max_new_tokens
         request.sampling = dict(zip(SamplingValues._fields, sampling))
         request.method = METHODS.index(method)

@@ -47,6 +47,7 @@ def interrupt():
 class CausalLMTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell lets its background processes ignore it
         cls.model = cls.load()
         cls.addClassCleanup(cls.model.close)
         cls.tokenizer = cls.model.tokenizer
@@ -113,8 +114,10 @@ class CausalLMTest(unittest.TestCase):
         for texts in (self.model.generate(padded, attention_mask=masks, max_new_tokens=N_NEW),
                       self.model.generate(self.prompts, max_new_tokens=N_NEW)):
             self.assertEqual([text[-len(whole):] for text, whole in zip(texts, self.texts)], self.texts)
-        inferred = self.model.generate([[2, 2] + self.prompts[0]], pad_token_id=2, max_new_tokens=N_NEW)
-        self.assertEqual(inferred, [[2, 2] + self.texts[0]])
+        pads = [4000] * 6
+        inferred = self.model.generate([pads + self.prompts[0]], pad_token_id=4000, max_new_tokens=N_NEW)
+        self.assertEqual(inferred, [pads + self.texts[0]])
+        self.assertNotEqual(self.model.generate([pads + self.prompts[0]], max_new_tokens=N_NEW), inferred)
 
     def test_a_mask_that_is_not_of_the_left_is_refused(self):
         prompt = self.prompts[0]
@@ -213,6 +216,13 @@ class CausalLMTest(unittest.TestCase):
             for _ in range(100):
                 self.model.generate(self.prompts[0], max_new_tokens=900, eos_token_id=None)
         self.assertEqual(self.model.generate(self.prompts[0], max_new_tokens=N_NEW), self.texts[0])
+
+    def test_an_interrupt_ends_the_reading_of_a_prompt(self):
+        prompt = [2 + i * 37 % 4000 for i in range(900)]
+        streamer = Recorder(1, threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start)
+        with self.assertRaises(KeyboardInterrupt):
+            self.model.generate(prompt, max_new_tokens=50, eos_token_id=None, streamer=streamer)
+        self.assertEqual((len(streamer.got), streamer.ended), (1, 1))
 
     def test_a_call_leaves_the_thread_on_the_cpus_that_it_had(self):
         before = os.sched_getaffinity(0)

@@ -2,8 +2,9 @@
 # The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
-#   stacks.sh BINARY [STACK...]      libpilotfish.so.0 lies beside BINARY. `./dev test stacks` builds both first and calls this; a STACK is client, types, serve, transformers5,
-#                                    transformers4 or vllm, all of them by default; speed is vLLM's alone, where it is named
+#   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
+#                                    client, types, serve, transformers5, transformers4 or vllm, all of them by default; speed is
+#                                    vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
 #   PF_STACKS_PYTHON   the Python that they are made with, 3.11 to 3.14 (python3)

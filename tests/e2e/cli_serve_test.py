@@ -1,10 +1,13 @@
 """`pilotfish serve`: OpenAI's API over HTTP, by a client of the standard library."""
 
 import json
+import re
+import shutil
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cli_case import Case, PROMPT, main  # noqa: E402
@@ -18,6 +21,11 @@ TEMPLATE = """{%- for m in messages %}
 """
 MESSAGES = [{"role": "user", "content": "an other"}, {"role": "assistant", "content": "thin"}]
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def printable(text):
+    """Its parts of two characters or more that are plain ASCII: the model is random."""
+    return re.findall(r"[!-~]{2,}", text)
 
 
 def text_of(events):
@@ -57,7 +65,9 @@ class ServeCase(Case):
 
 class Texts(ServeCase):
     def test_a_completion_is_the_text_of_generate(self):
-        for stop in ((), ("e",), ("th", "zz")):
+        text = self.generate("-n", 24, "--ignore-eos")["text"]
+        words = printable(text)
+        for stop in ((), (words[0],), ("\u0001", words[-1])):
             with self.subTest(stop):
                 plain = self.generate("-n", 24, "--ignore-eos", *(a for s in stop for a in ("--stop", s)))
                 reply = self.client.post(TEXT, self.greedy(stop=list(stop))).json
@@ -74,11 +84,14 @@ class Texts(ServeCase):
             self.assertEqual(self.client.post(TEXT, value).json["choices"][0]["text"], plain["text"])
 
     def test_a_stream_is_the_same_text_in_pieces(self):
-        for value in (self.greedy(), self.greedy(stop=["e"]), self.greedy(echo=True)):
+        text = self.generate("-n", 24, "--ignore-eos")["text"]
+        held = text[-3:] + "\u0001"   # its beginning ends the text: that is held back until the end
+        for value in (self.greedy(), self.greedy(stop=[printable(text)[0]]), self.greedy(stop=[held]), self.greedy(echo=True)):
             whole = self.client.post(TEXT, value).json
             events = self.client.stream(TEXT, {**value, "stream_options": {"include_usage": True}})
             self.assertEqual(events[-1], "[DONE]")
             self.assertEqual(text_of(events), whole["choices"][0]["text"])
+            self.assertGreater(len(events), 4 if "stop" in value else 10)
             self.assertEqual(events[-2]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
             self.assertEqual(events[-2]["choices"], [])
             reasons = [c["finish_reason"] for e in events[:-1] for c in e["choices"]]
@@ -96,6 +109,24 @@ class Texts(ServeCase):
         events = self.client.stream(CHAT, value)
         self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
         self.assertEqual(text_of(events), plain["text"])
+
+    def test_tokens_of_the_model_end_a_text(self):
+        tokens = self.generate("-n", 8, "--ignore-eos")["tokens"]
+        (self.root / "chat.json").write_text(json.dumps(MESSAGES))
+        chat = self.generate("-n", 8, "--ignore-eos", prompt=("--chat", self.root / "chat.json"))["tokens"]
+        ends = self.root / "ends"
+        shutil.copytree(self.target, ends, dirs_exist_ok=True)
+        config = json.loads((ends / "config.json").read_text())
+        (ends / "config.json").write_text(json.dumps({**config, "eos_token_id": [tokens[3], chat[3]]}))
+        with self.pilotfish.serve("serve", ends, "localhost:0") as server:
+            client = Client(server.address)
+            for path, made, value in ((TEXT, tokens, self.greedy(tokens=8)),
+                                      (CHAT, chat, {"messages": MESSAGES, "max_tokens": 8, "temperature": 0})):
+                first = min(made.index(t) for t in (tokens[3], chat[3]) if t in made)
+                reply = client.post(path, {**value, "ignore_eos": False}).json
+                self.assertEqual((reply["choices"][0]["finish_reason"], reply["usage"]["completion_tokens"]), ("stop", first + 1))
+                reply = client.post(path, {**value, "ignore_eos": True}).json
+                self.assertEqual((reply["choices"][0]["finish_reason"], reply["usage"]["completion_tokens"]), ("length", 8))
 
     def test_tools_reach_the_template(self):
         tools = [{"type": "function", "function": {"name": "f"}}]
@@ -136,6 +167,12 @@ class Texts(ServeCase):
         marks = [e["choices"][0]["drafted"] for e in events]
         self.assertEqual({True, False}, set(marks))
         self.assertNotIn("drafted", self.client.stream(TEXT, self.greedy())[0]["choices"][0])
+
+        def marks_of(events):
+            return [c["drafted"] for e in events if e != "[DONE]" for c in e["choices"] if c["text"] for _ in c["text"]]
+        text = text_of([*events, None])
+        held = self.greedy(speculative={"mark": True, "draft_len": 4}, stop=[w + "\u0001" for w in printable(text)])
+        self.assertEqual(marks_of(self.client.stream(TEXT, held)), marks_of(events))
 
     def test_32_requests_at_once_are_each_what_it_is_alone(self):
         prompts = [f"the {i} thin other" for i in range(32)]
@@ -256,17 +293,37 @@ class Clients(ServeCase):
                 s.close()
         self.wait_idle()
 
+    def leave(self, address, n_tokens, reads):
+        """A client that asks for a text and closes its connection, after its first bytes or at once."""
+        if reads:
+            connection, response = Client(address).open_stream(TEXT, self.greedy(tokens=n_tokens))
+            response.read(10)
+            response.close()
+        else:
+            connection = Connection(address)
+            connection.request("POST", TEXT, json.dumps(self.greedy(tokens=n_tokens)))
+        connection.close()
+
     def test_texts_whose_clients_are_gone_are_given_up(self):
-        for i in range(24):
-            if i % 2:
-                connection, response = self.client.open_stream(TEXT, self.greedy(tokens=1900))
-                response.read(64)
-            else:
-                connection = Connection(self.server.address)
-                connection.request("POST", TEXT, json.dumps(self.greedy(tokens=1900)))
-            connection.sock.shutdown(socket.SHUT_RDWR) if connection.sock else response.close()
-            connection.close()
+        with self.serve("--simulate-step-ms", 10, "--max-sequences", 2) as server:   # 1900 tokens take 19 s
+            for i in range(12):
+                self.leave(server.address, 1900, reads=i < 2)
+            begin = time.monotonic()
+            self.assertEqual(Client(server.address).post(TEXT, self.greedy(tokens=1)).status, 200)
+            self.assertLess(time.monotonic() - begin, 10)
+
+    def test_memory_is_bounded_over_a_thousand_texts_that_are_given_up(self):
+        def memory_kb():
+            status = Path(f"/proc/{self.server.process.pid}/status").read_text()
+            return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+        for _ in range(200):
+            self.leave(self.server.address, 1900, reads=False)
         self.wait_idle()
+        before = memory_kb()
+        for _ in range(800):
+            self.leave(self.server.address, 1900, reads=False)
+        self.wait_idle()
+        self.assertLess(memory_kb() - before, 20_000)
 
     def test_a_client_that_reads_slowly_gets_all_of_it(self):
         value = self.greedy(tokens=1900)

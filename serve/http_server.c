@@ -432,9 +432,10 @@ static void look_for_client(connection *c)
     pthread_mutex_unlock(&x->mutex);
 }
 
-static void sweep(pf_http_server *server, uint64_t now_ns)
+static void sweep(pf_http_server *server)
 {
     pthread_mutex_lock(&server->mutex);
+    const uint64_t now_ns = pf_now_ns(); /* with the lock: no connection is younger */
     for (connection *c = server->connections; c; c = c->next) {
         const bool is_over = now_ns - c->since_ns > server->options.request_ns;
         if (c->exchange && c->exchange->body_is_whole)
@@ -484,7 +485,7 @@ void pf_http_server_accept(pf_http_server *server, int32_t wait_ms)
     const uint64_t now_ns = pf_now_ns();
     if (now_ns - server->swept_ns < SWEEP_NS) return;
     server->swept_ns = now_ns;
-    sweep(server, now_ns);
+    sweep(server);
 }
 
 int32_t pf_http_server_pending(pf_http_server *server)

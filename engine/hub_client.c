@@ -65,6 +65,17 @@ static bool goes_on(const pf_batch *answer)
     return answer->n_proposals + answer->n_prefix_requests > 0;
 }
 
+/* ---- questions -------------------------------------------------------------------------------------------------- */
+
+/* Whether an answer to it is to come. */
+static bool asks(const pf_batch *batch, bool of_verifier)
+{
+    if (of_verifier) return batch->n_opens + batch->n_proposals > 0;
+    for (int32_t i = 0; i < batch->n_verdicts; i++)
+        if (batch->verdicts[i].finish == PF_FINISH_NONE && batch->verdicts[i].next_draft != PF_NO_DRAFT) return true;
+    return false;
+}
+
 /* ---- answers --------------------------------------------------------------------------------------------------- */
 
 /* An owner that leaves many answers uncollected loses the older ones. */
@@ -80,21 +91,14 @@ void pf_hub_client_answer(hub_client *c, const pf_batch *answer)
     pf_hub *hub = c->lane->hub;
     if (c->is_gone) return;
     keep(c, answer);
-    c->is_owed = false;
+    /* What waits in the mailbox is not what this answers: the sequence before may have been closed meanwhile. */
+    c->is_owed = asks(&c->in->batch, c->lane->service == PF_SERVICE_VERIFIER);
     c->answered_ns = hub->moved_ns = pf_now_ns();
     if (goes_on(answer)) set_away(c);
     pthread_cond_signal(&c->changed);
 }
 
 /* ---- the peer, on its owner's thread --------------------------------------------------------------------------- */
-
-static bool asks(const pf_batch *batch, bool of_verifier)
-{
-    if (of_verifier) return batch->n_opens + batch->n_proposals > 0;
-    for (int32_t i = 0; i < batch->n_verdicts; i++)
-        if (batch->verdicts[i].finish == PF_FINISH_NONE && batch->verdicts[i].next_draft != PF_NO_DRAFT) return true;
-    return false;
-}
 
 static bool has_direction(const pf_batch *batch, bool to_verifier)
 {

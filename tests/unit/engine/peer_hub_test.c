@@ -199,6 +199,7 @@ typedef struct {
     pf_batch answer;
     int32_t n_passes, last_answers; /* of the latest pass */
     pf_status collect_status;       /* PF_OK: it works */
+    uint64_t pass_ns;               /* what a pass takes */
 } script_verifier;
 
 static const int32_t SCRIPT_TOKENS[] = { SCRIPT_TOKEN };
@@ -233,6 +234,7 @@ static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     (void)deadline_ns;
     if (s->collect_status != PF_OK) return pf_fail(error, s->collect_status, "the script failed");
     if (s->n_verdicts == 0) return PF_CANCELLED;
+    pf_wait_until(pf_now_ns() + s->pass_ns);
     s->answer = (pf_batch){ .verdicts = s->verdicts, .n_verdicts = s->n_verdicts };
     s->n_passes++;
     s->last_answers = s->n_verdicts;
@@ -402,6 +404,24 @@ static void a_session_does_not_keep_its_place_for_its_next_request(void **state)
     pf_peer_destroy(b);
     expect_verdict(a, 2);
     pf_peer_destroy(a);
+    pf_hub_destroy(hub);
+}
+
+/* A request is cancelled in the midst of a pass, and the session's next one begins before the answer has come. */
+static void an_answer_to_a_closed_sequence_leaves_the_next_open_pending(void **state)
+{
+    (void)state;
+    script_verifier script = make_script();
+    script.pass_ns = 100 * MS;
+    pf_hub *hub = open_hub(&script, 1, 0);
+    pf_peer *client = get_client(hub);
+    say_open(client, 1);
+    pf_wait_until(pf_now_ns() + 30 * MS);
+    say_close(client, 1);
+    say_open(client, 2);
+    const pf_batch *answer = await(client);
+    if (answer->verdicts[0].sequence != 2) expect_verdict(client, 2);
+    pf_peer_destroy(client);
     pf_hub_destroy(hub);
 }
 
@@ -600,6 +620,7 @@ int main(void)
         cmocka_unit_test(opens_wait_for_places_in_order_of_arrival),
         cmocka_unit_test(an_open_beyond_the_queue_is_refused),
         cmocka_unit_test(a_session_does_not_keep_its_place_for_its_next_request),
+        cmocka_unit_test(an_answer_to_a_closed_sequence_leaves_the_next_open_pending),
         cmocka_unit_test(a_closed_open_leaves_the_queue),
         cmocka_unit_test(a_destroyed_client_gives_its_place_to_the_next),
         cmocka_unit_test(a_pass_waits_for_a_sequence_that_was_just_answered),

@@ -11,7 +11,7 @@ static pf_status make_hub(const pf_options *options, const pf_setup *setup, int3
                                   .drafter = setup->drafter,
                                   .draft_worker = options->draft_worker,
                                   .max_sequences = n,
-                                  .max_waiting = n,
+                                  .max_waiting = 2 * n, /* each place has a session with a drafter and one without */
                                   .warn = pf_setup_warn,
                                   .metrics = metrics };
     return pf_hub_create(&make, out, error);

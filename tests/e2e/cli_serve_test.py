@@ -162,6 +162,15 @@ class Texts(ServeCase):
         short = self.client.post(TEXT, self.greedy(speculative={"draft_len": 1})).json["usage"]["speculative"]
         self.assertEqual(short["drafted"], short["rounds"])
 
+    def test_metrics_count_the_tokens_of_requests(self):
+        def count(name):
+            text = self.client.get("/metrics").body.decode()
+            return sum(float(v) for v in re.findall(rf"^{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE))
+        before = count("vllm:generation_tokens_total")
+        self.client.post(TEXT, self.greedy())
+        self.assertEqual(count("vllm:generation_tokens_total"), before + 24)
+        self.assertEqual(count("vllm:num_requests_running"), 0)
+
     def test_drafted_text_is_marked_where_that_is_asked_for(self):
         events = self.client.stream(TEXT, self.greedy(speculative={"mark": True, "draft_len": 4}))[:-2]
         marks = [e["choices"][0]["drafted"] for e in events]

@@ -27,9 +27,10 @@ program() {
 }
 program continue.c
 program poll.c
+program many.c
 program repeat.c
 [ "$(wc -l <continue.c)" -lt 60 ]
-for name in continue poll repeat; do
+for name in continue poll many repeat; do
     "$compiler" -std=c11 "${strict[@]}" $name.c "${shared[@]}" -o $name
 done
 readelf -d continue | grep -q 'Shared library: \[libpilotfish.so.0\]'
@@ -47,6 +48,7 @@ ids() {
 }
 ids >expected_ids
 ./poll "$tree/models/target" | cmp - expected_ids
+./many "$tree/models/target" | cmp - expected_ids
 ./repeat "$tree/models/target" 2>figures | cmp - expected_ids
 grep -Eq '^[1-9][0-9]* rounds, [1-9][0-9]* drafted$' figures
 
@@ -54,7 +56,7 @@ grep -Eq '^[1-9][0-9]* rounds, [1-9][0-9]* drafted$' figures
 ./linked_statically "$tree/models/target" "$tree/models/draft" 'The list type' >text
 judge
 if command -v c++ >/dev/null; then
-    for name in continue poll repeat; do
+    for name in continue poll many repeat; do
         c++ -std=c++17 -x c++ "${strict[@]}" $name.c "${shared[@]}" -o ${name}_cxx
     done
     ./continue_cxx "$tree/models/target" "$tree/models/draft" 'The list type' >text

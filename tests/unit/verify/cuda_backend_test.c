@@ -526,7 +526,8 @@ static void what_is_missing_is_told_by_name(void **state)
     pf_tiny_model_remove(directory);
 }
 
-int main(void)
+/* A pattern of names, or all. */
+int main(int argc, char **argv)
 {
 #define CLAIM(f) cmocka_unit_test_setup_teardown(f, before_each, after_each)
     const struct CMUnitTest tests[] = {
@@ -541,6 +542,6 @@ int main(void)
         CLAIM(a_client_is_told_how_the_device_failed),
         CLAIM(what_is_missing_is_told_by_name),
     };
-    if (getenv("ONLY")) cmocka_set_test_filter(getenv("ONLY"));
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

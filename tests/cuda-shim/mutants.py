@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""mutants.py BUILD [--only TEXT] [--csv FILE]: plants one error at a time in verify/cuda and runs the tests of the backend.
+"""mutants.py BUILD [--only TEXT]... [--csv FILE]: plants one error at a time in verify/cuda and runs the tests of the backend.
 
-BUILD is a build directory in which cuda_backend_test and cuda_backend_races_test are built. The sources stay as they are: a
+BUILD is a build directory in which cuda_backend_test, cuda_draws_test and both with the race checker are built. The sources stay as they are: a
 changed copy of one file is compiled by that file's own command, and linked before the libraries. The table lists each error and
 the test that notices it; the exit status is 0 if all are noticed.
 """
@@ -17,8 +17,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SECONDS = 300
-A, H, N, F = (f"verify/cuda/{stem}_kernels.cu" for stem in ("attention", "head", "norm", "activation"))
-P, B, W, T, C = (f"verify/cuda/{name}.c" for name in ("cuda_pass", "cuda_backend", "cuda_weights", "page_tables", "cuda_products"))
+A, H, N, F, D = (f"verify/cuda/{stem}_kernels.cu" for stem in ("attention", "head", "norm", "activation", "draw"))
+P, B, T, C, R = (f"verify/cuda/{name}.c" for name in ("cuda_pass", "cuda_backend", "page_tables", "cuda_products", "cuda_draws"))
 # What is planted, the file, the text that goes, what comes instead.
 MUTANTS = [
     ("no barrier after queries and the path are written", A, "__syncthreads(); /* queries and the path are whole */", ""),
@@ -51,6 +51,16 @@ MUTANTS = [
     ("keep: rows are moved one slot too far", T, "length + rows[to - length];", "length + rows[to - length] - 1;"),
     ("undo: the page of a failed pass is not given back", T, "    cut_pages(t, p, p->n_pages_before);\n", ""),
     ("products: the algorithm is not pinned", C, "&found->algorithm, p->workspace", "NULL, p->workspace"),
+    ("no barrier after bins are emptied", D, "__syncthreads(); /* bins are empty */", ""),
+    ("no barrier after bins are filled", D, "        __syncthreads(); /* bins are whole */\n        if (threadIdx.x == 0) find_digit_by_count", "        if (threadIdx.x == 0) find_digit_by_count"),
+    ("no barrier before sums of warps are joined", D, "__syncthreads(); /* partial is whole */", ""),
+    ("draw: top-k keeps one more", D, "select(keys, n, k, r)", "select(keys, n, k + 1, r)"),
+    ("draw: of equal weights the highest ids", D, "return ~static_cast<unsigned>(i);", "return static_cast<unsigned>(i);"),
+    ("draw: the noise of the next position", D, "c1 = static_cast<unsigned>(d.position)", "c1 = static_cast<unsigned>(d.position + 1)"),
+    ("draw: small words of noise are not refined", D, "if (word >> 16 != 0)", "if (word >> 16 != 0 || true)"),
+    ("rejection: a token is kept without its uniform", D, "d.keep * q < p[d.token]", "q < p[d.token]"),
+    ("rejection: the correction is drawn from p", D, "own > other ? own - other : 0.0", "own"),
+    ("copy: draft distributions are not sent", R, " + (size_t)n_entries * sizeof *entries", ""),
     ("error: a launch that fails is not told", P, "    TRY(pf_cuda_launch_heads(", "    (void)(pf_cuda_launch_heads("),
     ("error: pinned memory of an upload is not freed", P, "        (void)cudaFreeHost(pinned);\n", ""),
 ]
@@ -101,7 +111,8 @@ def try_mutant(build, mutant):
     text = (ROOT / source).read_text()
     if text.count(old) < 1:
         sys.exit(f"{what}: {source} has no: {old}")
-    tests = ["cuda_backend_test", "cuda_backend_races_test"]
+    test = "cuda_draws" if source in (D, F, R) else "cuda_backend"
+    tests = [f"{test}_test", f"{test}_races_test"]
     for test in reversed(tests) if "barrier" in what or "__syncwarp" in what else tests:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
@@ -116,12 +127,12 @@ def try_mutant(build, mutant):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--csv")
     args = parser.parse_args()
     rows, n_missed = ["error,file,test,noticed by"], 0
     for mutant in MUTANTS:
-        if args.only not in mutant[0]:
+        if args.only and not any(text in mutant[0] for text in args.only):
             continue
         begin = time.monotonic()
         test, noticed = try_mutant(args.build, mutant)

@@ -335,10 +335,11 @@ class CausalLMTest(unittest.TestCase):
         with self.load() as model:
             tokenizer = model.tokenizer
             self.assertEqual(tokenizer.decode([]), "")
+            stream = TextStream(tokenizer)
         model.close()
         with self.assertRaisesRegex(ValueError, "closed"):
             model.generate(self.prompts[0])
-        for use in (lambda: tokenizer.encode("x"), lambda: tokenizer.decode([5])):
+        for use in (lambda: tokenizer.encode("x"), lambda: tokenizer.decode([5]), lambda: stream.push(5)):
             with self.assertRaisesRegex(ValueError, "closed"):
                 use()
 

@@ -227,7 +227,7 @@ static int check(const pf_options *o)
         return pf_options_misuse(self, "give one of -m TARGET and --verifier ADDR");
     if (o->verifier && !o->draft) return pf_options_misuse(self, "--verifier needs a draft here: -d DRAFT");
     if (!pf_setup_has_drafter(o))
-        return pf_options_misuse(self, "give one of -d DRAFT, --draft-worker ADDR and --drafter ngram");
+        return pf_options_misuse(self, "give one of -d DRAFT, --draft-worker ADDR and --drafter ngram or suffix");
     const int usage = pf_setup_check_drafter(self, o);
     if (usage != PF_EXIT_DONE) return usage;
     bool any = o->n_methods == 0;
@@ -271,7 +271,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,   &pf_option
 const pf_command pf_command_bench_acceptance = {
     .name = "bench acceptance",
     .summary = "acceptance and speed-up of a drafter over prompts",
-    .synopsis = "(-m TARGET | --verifier ADDR) (-d DRAFT | --draft-worker ADDR) [options]",
+    .synopsis = "(-m TARGET | --verifier ADDR) (-d DRAFT | --draft-worker ADDR | --drafter NAME) [options]",
     .description =
         "Plain and speculative decoding in turns, prompt by prompt. Lists of --draft-len, --method and\n"
         "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"

@@ -16,14 +16,14 @@ static const pf_option_group *const groups[] = {
 const pf_command pf_command_worker = {
     .name = "worker",
     .summary = "serve a draft model: it proposes, an engine elsewhere disposes",
-    .synopsis = "(-m DRAFT | --drafter ngram) --listen ADDR [options]",
+    .synopsis = "(-m DRAFT | --drafter ngram|suffix) --listen ADDR [options]",
     .description =
         "Serves the Drafter service of docs/protocol.md over gRPC. Prints `ready ADDR` on standard output once\n"
         "it accepts connections, with the port that it got. Ends on SIGTERM (status 0) and Ctrl-C or SIGHUP (130).\n",
     .examples = "  pilotfish worker -m models/draft --listen unix:/tmp/worker.sock\n"
                 "  pilotfish worker -m models/draft --listen 0.0.0.0:7001 --threads 1 --cores 1\n"
                 "  pilotfish worker -m models/draft --listen localhost:0 --simulate-token-ms 2\n"
-                "  pilotfish worker --drafter ngram --listen unix:/tmp/worker.sock\n",
+                "  pilotfish worker --drafter suffix --suffix-corpus 64M --listen unix:/tmp/worker.sock\n",
     .groups = groups,
     .run = run,
 };

@@ -57,6 +57,23 @@ static bool parse_digits(const char *word, uint64_t max, uint64_t *out)
     return true;
 }
 
+static bool parse_size(const struct pf_option_row *row, const char *word, uint64_t *out, pf_complaint *c)
+{
+    static const char units[] = "kMG";
+    char digits[24];
+    const size_t n = strlen(word);
+    const char *unit = n > 0 ? strchr(units, word[n - 1]) : NULL;
+    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    uint64_t value = 0;
+    snprintf(digits, sizeof digits, "%.*s", (int)(n < sizeof digits ? n - (unit != NULL) : sizeof digits - 1), word);
+    const bool is_number = n < sizeof digits && parse_digits(digits, UINT64_MAX >> shift, &value);
+    if (!is_number || (double)(value << shift) < row->min || (double)(value << shift) > row->max)
+        return complain(c, "--%s is \"%.40s\", expected bytes from %.0f to %.0f, or a number with k, M or G", row->name,
+                        word, row->min, row->max);
+    *out = value << shift;
+    return true;
+}
+
 static bool parse_int(const struct pf_option_row *row, const char *word, int32_t *out, pf_complaint *c)
 {
     uint64_t value;
@@ -177,6 +194,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     case PF_OPTION_KIND_ADDRESS:
     case PF_OPTION_KIND_LISTEN: return parse_address(row, word, field, c);
     case PF_OPTION_KIND_INT: return parse_int(row, word, field, c);
+    case PF_OPTION_KIND_SIZE: return parse_size(row, word, field, c);
     case PF_OPTION_KIND_LENGTH: return parse_length(row, word, field, c);
     case PF_OPTION_KIND_FLOAT:
         if (!parse_double(row, word, &number, c)) return false;

@@ -17,6 +17,7 @@ typedef enum {
     PF_OPTION_KIND_INT,     /* int32_t, min .. max */
     PF_OPTION_KIND_FLOAT,   /* float, min .. max */
     PF_OPTION_KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */
+    PF_OPTION_KIND_SIZE,    /* uint64_t bytes, min .. max; with k, M or G times 2^10, 2^20, 2^30 */
     PF_OPTION_KIND_LENGTH,  /* int32_t: "auto" or min .. max */
     PF_OPTION_KIND_CHOICE,  /* an enumeration */
     PF_OPTION_KIND_WORD,    /* const char *: one of the choices, as it was given */
@@ -36,6 +37,7 @@ typedef enum {
     PF_OPTION_OF_DRAFTER, /* -d or --draft-worker */
     PF_OPTION_OF_ENGINE,  /* -m or -d */
     PF_OPTION_OF_CONTEXT, /* the same, or a drafter without a model that is served */
+    PF_OPTION_OF_SUFFIX,  /* --drafter suffix */
     PF_OPTION_OF_TEAM,    /* the same, or of a command that has no peers, itself */
 } pf_option_of;
 

@@ -33,7 +33,12 @@ enum {
 
 typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;
 
-typedef enum { PF_DRAFTER_UNSET, PF_DRAFTER_MODEL, PF_DRAFTER_NGRAM } pf_drafter_kind; /* unset: model */
+typedef enum {
+    PF_DRAFTER_UNSET,
+    PF_DRAFTER_MODEL,
+    PF_DRAFTER_NGRAM,
+    PF_DRAFTER_SUFFIX
+} pf_drafter_kind; /* unset: model */
 
 typedef enum { PF_VERIFIES_ON_CPU, PF_VERIFIES_ON_CUDA } pf_verifies_on;
 
@@ -74,6 +79,7 @@ typedef struct {
 
     /* speculation */
     pf_drafter_kind drafter;
+    uint64_t suffix_corpus_bytes; /* 0: none */
     int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;  /* 0: by temperature */
     uint64_t simulate_token_ns, simulate_step_ns;
@@ -151,7 +157,7 @@ extern const pf_option_group pf_options_service;       /* --listen, --max-sequen
 extern const pf_option_group pf_options_metrics;       /* --metrics */
 extern const pf_option_group pf_options_top;           /* --once */
 extern const pf_option_group pf_options_http;          /* --api-key-file, --chat-template */
-extern const pf_option_group pf_options_worker_drafter; /* --drafter */
+extern const pf_option_group pf_options_worker_drafter; /* --drafter, --suffix-corpus */
 extern const pf_option_group pf_options_target_backend; /* --backend */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */

@@ -55,9 +55,11 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
     return status;
 }
 
-static pf_status serve_ngram_drafter(const pf_options *options, pf_metrics *metrics, pf_out *out, pf_error *error)
+static pf_status serve_lookup_drafter(const pf_options *options, pf_metrics *metrics, pf_out *out, pf_error *error)
 {
-    pf_serve_options serve = plan_service(options, PF_ROLE_NGRAM_DRAFTER, metrics, out);
+    pf_serve_options serve = plan_service(options, PF_ROLE_DRAFTER, metrics, out);
+    serve.drafter = pf_setup_drafter_word(options->drafter);
+    if (options->drafter == PF_DRAFTER_SUFFIX) serve.suffix_corpus_bytes = options->suffix_corpus_bytes;
     serve.max_sequences = options->max_sequences;
     serve.max_context = options->context;
     pf_setup_warn_of_idle_options(options);
@@ -67,11 +69,13 @@ static pf_status serve_ngram_drafter(const pf_options *options, pf_metrics *metr
 /* PF_EXIT_DONE, or as pf_options_misuse. */
 static int check_options(const pf_command *command, const pf_options *options)
 {
-    const bool is_ngram = options->drafter == PF_DRAFTER_NGRAM;
-    if (is_ngram && options->model) return pf_options_misuse(command, "two drafters: --drafter ngram takes no -m");
-    if (is_ngram && options->simulate_token_ns > 0)
+    const bool looks_up = pf_setup_looks_up(options);
+    if (looks_up && options->model)
+        return pf_options_misuse(command, "two drafters: --drafter %s takes no -m",
+                                 pf_setup_drafter_word(options->drafter));
+    if (looks_up && options->simulate_token_ns > 0)
         return pf_options_misuse(command, "--simulate-token-ms needs -m DRAFT");
-    if (!is_ngram && !options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
+    if (!looks_up && !options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
     if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
     return PF_EXIT_DONE;
 }
@@ -91,8 +95,8 @@ static pf_status serve_counted(const pf_options *options, pf_role role, pf_out *
     if (metrics) status = pf_metrics_endpoint_create(options->metrics, metrics, &endpoint, error);
     if (endpoint) pf_out_say("pilotfish: metrics at %s", pf_metrics_endpoint_address(endpoint));
     if (status == PF_OK)
-        status = options->drafter == PF_DRAFTER_NGRAM ? serve_ngram_drafter(options, metrics, out, error)
-                                                      : serve_model(options, role, metrics, out, error);
+        status = pf_setup_looks_up(options) ? serve_lookup_drafter(options, metrics, out, error)
+                                            : serve_model(options, role, metrics, out, error);
     pf_metrics_endpoint_destroy(endpoint);
     pf_metrics_destroy(metrics);
     return status;

@@ -133,9 +133,22 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
 }
 
+bool pf_setup_looks_up(const pf_options *options)
+{
+    return options->drafter == PF_DRAFTER_NGRAM || options->drafter == PF_DRAFTER_SUFFIX;
+}
+
+const char *pf_setup_drafter_word(pf_drafter_kind kind)
+{
+    static const char *const words[] = {
+        [PF_DRAFTER_MODEL] = "model", [PF_DRAFTER_NGRAM] = "ngram", [PF_DRAFTER_SUFFIX] = "suffix"
+    };
+    return kind == PF_DRAFTER_UNSET ? words[PF_DRAFTER_MODEL] : words[kind];
+}
+
 bool pf_setup_has_drafter(const pf_options *options)
 {
-    return options->draft || options->draft_worker || options->drafter == PF_DRAFTER_NGRAM;
+    return options->draft || options->draft_worker || pf_setup_looks_up(options);
 }
 
 int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
@@ -143,8 +156,9 @@ int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
     const bool has_model = o->draft || o->draft_worker;
     if (o->draft && o->draft_worker)
         return pf_options_misuse(command, "two drafters: give one of -d and --draft-worker");
-    if (o->drafter == PF_DRAFTER_NGRAM && has_model)
-        return pf_options_misuse(command, "two drafters: --drafter ngram takes neither -d nor --draft-worker");
+    if (pf_setup_looks_up(o) && has_model)
+        return pf_options_misuse(command, "two drafters: --drafter %s takes neither -d nor --draft-worker",
+                                 pf_setup_drafter_word(o->drafter));
     if (o->drafter == PF_DRAFTER_MODEL && !has_model)
         return pf_options_misuse(command, "--drafter model needs -d DRAFT or --draft-worker ADDR");
     return PF_EXIT_DONE;
@@ -159,8 +173,8 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFT: return o->draft ? NULL : "-d DRAFT";
     case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
-    case PF_OPTION_OF_CONTEXT:
-        return o->model || o->draft || (o->listen && o->drafter == PF_DRAFTER_NGRAM) ? NULL : "-m MODEL";
+    case PF_OPTION_OF_CONTEXT: return o->model || o->draft || (o->listen && pf_setup_looks_up(o)) ? NULL : "-m MODEL";
+    case PF_OPTION_OF_SUFFIX: return o->drafter == PF_DRAFTER_SUFFIX ? NULL : "--drafter suffix";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;
@@ -206,7 +220,15 @@ static pf_status make_drafter(const pf_options *options, const pf_setup_service 
         PF_TRY(plan_role(options, service, setup->draft, PF_ROLE_DRAFTER, &role, error));
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
-    if (options->drafter == PF_DRAFTER_NGRAM) return pf_ngram_drafter_for(setup->verifier, &setup->drafter, error);
+    if (pf_setup_looks_up(options)) {
+        const pf_drafter_options make = { .size = sizeof make,
+                                          .drafter = pf_setup_drafter_word(options->drafter),
+                                          .verifier = setup->verifier,
+                                          .suffix_corpus_bytes = options->drafter == PF_DRAFTER_SUFFIX
+                                                                     ? options->suffix_corpus_bytes
+                                                                     : 0 };
+        return pf_drafter_create(&make, &setup->drafter, error);
+    }
     if (!options->draft_worker || service != &one_text) return PF_OK;
     /* Not there yet is no reason to stop a text: the session warns, and takes the worker up when it comes. */
     const pf_connect_options connect = { .size = sizeof connect,

@@ -4,7 +4,7 @@
  *      -m TARGET                         verifier here
  *      -m TARGET -d DRAFT                verifier here, drafter here
  *      -m TARGET --draft-worker ADDR     verifier here, drafter there
- *      -m TARGET --drafter ngram         verifier here, drafter here, without a model
+ *      -m TARGET --drafter ngram         verifier here, drafter here, without a model; likewise suffix
  *      --verifier ADDR -d DRAFT          verifier there, drafter here
  */
 #ifndef PF_CLI_SETUP_H
@@ -41,7 +41,13 @@ void pf_setup_warn_of_idle_options(const pf_options *options);
 PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,
                                          pf_role_options *out, pf_error *error);
 
-/* Whether something proposes: -d, --draft-worker or --drafter ngram. */
+/* Whether the drafter has no model: --drafter ngram, suffix. */
+bool pf_setup_looks_up(const pf_options *options);
+
+/* The word of --drafter, as pf_drafter_options has it. */
+const char *pf_setup_drafter_word(pf_drafter_kind kind);
+
+/* Whether something proposes: -d, --draft-worker, or a drafter without a model. */
 bool pf_setup_has_drafter(const pf_options *options);
 
 /* Whether the options that name a drafter go together: PF_EXIT_DONE, or as pf_options_misuse. */

@@ -53,6 +53,11 @@ void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_
     goodput->retries = false;
 }
 
+double pf_goodput_row_ns(const pf_goodput *goodput)
+{
+    return goodput->verify.n > 0.0 ? slope_of(&goodput->verify) : 0.0;
+}
+
 /* ---- the choice ------------------------------------------------------------------------------------------------ */
 
 /* Adds a token to the proposals that have room for it; how many have. *tokens grows by what it is expected to commit. */

@@ -9,7 +9,6 @@
 #include "base/topology.h"
 #include "base/utf8.h"
 #include "draft/model_drafter.h"
-#include "draft/ngram_drafter.h"
 #include "engine/option_words.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
@@ -460,11 +459,4 @@ pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, 
 pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out, pf_error *error)
 {
     return pf_engine_make_drafter(engine, options, &not_served, out, error);
-}
-
-pf_status pf_ngram_drafter_for(pf_peer *verifier, pf_peer **out, pf_error *error)
-{
-    pf_model_info target;
-    PF_TRY(pf_peer_info(verifier, &target, error));
-    return pf_ngram_drafter_create(&target, 1, target.max_draft, out, error);
 }

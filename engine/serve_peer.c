@@ -6,7 +6,6 @@
 #include "base/team.h"
 #include "base/topology.h"
 #include "draft/model_drafter.h"
-#include "draft/ngram_drafter.h"
 #include "engine/engine.h"
 #include "engine/roles.h"
 #include "engine/versioned.h"
@@ -25,7 +24,7 @@ static pf_status draw_secret(uint64_t *out, pf_error *error)
 }
 
 /* It reads ids, and knows no text of them. */
-static pf_status make_ngram_drafter(const pf_serve_options *options, pf_peer **out, pf_error *error)
+static pf_status make_lookup_drafter(const pf_serve_options *options, pf_drafts_by by, pf_peer **out, pf_error *error)
 {
     enum { SEQUENCES = PF_MAX_BATCH_SEQUENCES, CONTEXT = 32768 };
     const pf_model_info texts = {
@@ -35,14 +34,17 @@ static pf_status make_ngram_drafter(const pf_serve_options *options, pf_peer **o
         .max_context = options->max_context > 0 ? options->max_context : CONTEXT,
         .methods = PF_ANSWER_METHODS,
     };
-    return pf_ngram_drafter_create(&texts, options->max_sequences > 0 ? options->max_sequences : SEQUENCES,
-                                   PF_DEFAULT_MAX_DRAFT, out, error);
+    return pf_lookup_drafter_create(by, &texts, options->max_sequences > 0 ? options->max_sequences : SEQUENCES,
+                                    PF_DEFAULT_MAX_DRAFT, options->suffix_corpus_bytes, out, error);
 }
 
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
-    if (options->role == PF_ROLE_NGRAM_DRAFTER) return make_ngram_drafter(options, out, error);
+    pf_drafts_by by;
+    PF_TRY(pf_drafter_parse(options->role == PF_ROLE_NGRAM_DRAFTER ? "ngram" : options->drafter, &by, error));
+    if (options->role != PF_ROLE_VERIFIER && by != PF_DRAFTS_BY_MODEL)
+        return make_lookup_drafter(options, by, out, error);
     if (!engine) return pf_fail(error, PF_INVALID, "there is no engine, expected one for a model's role");
     PF_TRY(draw_secret(&served.seed, error));
     const pf_role_options playing = { .size = sizeof playing,

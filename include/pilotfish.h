@@ -212,8 +212,28 @@ PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_option
 PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
                                         pf_error *error);
 
-/* A drafter without a model: it looks the latest tokens up in the text before them and proposes what followed there. For
- * texts of this verifier, one at a time. End with pf_peer_destroy. Errors as pf_peer_info of the verifier. */
+/* Any drafter of this process, by the words of the command line:
+ *
+ *      model     the draft's model (NULL)
+ *      ngram     what followed the latest tokens when they occurred last in the text
+ *      suffix    what followed them most often, in the text and in outputs of earlier requests
+ */
+typedef struct {
+    size_t size;
+    const char *drafter;
+    pf_engine *draft;            /* of model: plays its one role here */
+    const pf_role_options *role; /* likewise; NULL: all default */
+    pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up, one at a time */
+    uint64_t
+        suffix_corpus_bytes; /* of suffix: memory for outputs of earlier requests, the oldest of which are evicted; 0: none are
+                                      kept; else at least 65536 */
+} pf_drafter_options;
+
+/* End it with pf_peer_destroy, before the engine. PF_INVALID: an unknown word, or an engine, a verifier or a size that the drafter
+ * needs or does not take; and as pf_engine_drafter. Else as pf_peer_info of the verifier. */
+PF_MUST_USE pf_status pf_drafter_create(const pf_drafter_options *options, pf_peer **out, pf_error *error);
+
+/* The drafter `ngram` for this verifier. */
 PF_MUST_USE pf_status pf_ngram_drafter_for(pf_peer *verifier, pf_peer **out, pf_error *error);
 
 typedef struct {
@@ -235,7 +255,7 @@ PF_MUST_USE pf_status pf_connect_verifier(const char *address, const pf_connect_
 /* PF_INVALID: not an address, or port 0 where nothing is to listen. */
 PF_MUST_USE pf_status pf_check_address(const char *address, bool listens, pf_error *error);
 
-/* PF_ROLE_NGRAM_DRAFTER: a drafter without a model, as pf_ngram_drafter_for, for texts of every vocabulary. */
+/* PF_ROLE_NGRAM_DRAFTER: PF_ROLE_DRAFTER with the drafter `ngram`. */
 typedef enum { PF_ROLE_DRAFTER = 0, PF_ROLE_VERIFIER = 1, PF_ROLE_NGRAM_DRAFTER = 2 } pf_role;
 
 typedef struct {
@@ -249,12 +269,14 @@ typedef struct {
     void (*log)(void *user, const char *line);      /* one event; from any thread */
     void *user;
     bool no_prefix_cache;               /* as in pf_role_options */
-    int32_t max_sequences, max_context; /* of PF_ROLE_NGRAM_DRAFTER: as in pf_engine_options; 0: 256, and 32768 */
+    int32_t max_sequences, max_context; /* of a drafter without a model: as in pf_engine_options; 0: 256, and 32768 */
     pf_metrics *metrics;                /* counts what is served; borrowed; NULL: nothing is counted */
+    const char *drafter; /* of PF_ROLE_DRAFTER: as in pf_drafter_options; ngram and suffix serve every vocabulary */
+    uint64_t suffix_corpus_bytes; /* likewise; outputs are kept for the stream that they came from, and for no other */
 } pf_serve_options;
 
 /* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back. engine is
- * NULL for PF_ROLE_NGRAM_DRAFTER alone.
+ * NULL for a drafter without a model alone.
  * PF_UNAVAILABLE: the address cannot be listened on.  PF_INVALID: not an address, or as pf_engine_verifier.  PF_LIMIT: too
  * little memory for messages.  PF_INTERNAL: no random bytes.  Besides, what the role fails with as a whole. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);

@@ -72,9 +72,11 @@ static pf_status submit_message(pf_call *c, const pf_inbound *message, pf_error 
     const pf_rejected *rejected;
     pf_status status = pf_codec_decode_parts(server->codec[c->service], GRPC_SLICE_START_PTR(hold),
                                              GRPC_SLICE_LENGTH(hold), &batch, &rejected, error);
-    if (status == PF_OK)
+    if (status == PF_OK) {
+        for (int32_t i = 0; i < batch->n_opens; i++) batch->opens[i].client = c->client;
         status = pf_dispatch_submit(server->dispatch[c->service], c, batch, rejected, pf_now_ns() - message->arrived_ns,
                                     error);
+    }
     grpc_slice_unref(hold);
     return status;
 }

@@ -30,6 +30,7 @@ void pf_server_accept_call(pf_server *server)
     c->server = server;
     for (int i = 0; i < PF_N_EVENTS; i++) c->tags[i] = (pf_call_tag){ c, (pf_event_kind)i };
     c->pending = 1;
+    c->client = ++server->n_clients;
     server->n_calls++;
     pthread_mutex_unlock(&server->lock);
     if (grpc_server_request_call(server->grpc, &c->grpc, &c->details, &c->metadata, server->poller.cq,

@@ -78,7 +78,8 @@ struct pf_call {
     pf_call_tag tags[PF_N_EVENTS];
     pf_call_role role;
     pf_service service;
-    int connection; /* as the listener names it */
+    int connection;  /* as the listener names it */
+    uint64_t client; /* of the texts of a stream: no other call of this server has had the number */
 
     int pending; /* pending events */
     bool held;   /* the computing thread may still use it: a stream that has sent a message */
@@ -149,6 +150,7 @@ struct pf_server {
     pf_call *in_round;           /* streams with messages in this round, or since is_behind */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
+    uint64_t n_clients;                /* calls ever made */
     int32_t n_calls;                   /* all that are not freed, the pending one too */
     int32_t n_open, n_streams;         /* that have a slot, and the streams among them */
     size_t queued_bytes, unread_bytes; /* of all calls: waiting to be computed, and to be read */

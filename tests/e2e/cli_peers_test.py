@@ -161,36 +161,63 @@ class Lossless(Case):
                             accepted += document["speculation"]["accepted"]
         self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
 
-    def test_an_ngram_drafter_needs_no_model_and_changes_no_token(self):
+    def test_a_lookup_needs_no_model_and_changes_no_token(self):
         n = 160
-        for options in [[], ["--temperature", "0.4", "--seed", "5", "--method", "coupled"]]:
-            plain = self.generate("-n", n, *[word for word in options if word not in ("--method", "coupled")])
-            document = self.generate("-n", n, "--drafter", "ngram", *options)
-            self.assertEqual(document["tokens"], plain["tokens"])
-            self.check_figures(document, n)
-            self.assertGreater(document["speculation"]["drafted"], 0)
-        document = self.generate("-n", n, "--drafter", "ngram", "--draft-len", "3")
-        self.assertEqual(len(document["speculation"]["per_position"]), 3)
-        repeated = self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", "--drafter", "ngram")
-        self.assertEqual(self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", "--drafter", "ngram")["tokens"],
-                         repeated["tokens"])
+        for drafter in (["ngram"], ["suffix"], ["suffix", "--suffix-corpus", "1M"]):
+            lookup = ["--drafter", *drafter]
+            for options in [[], ["--temperature", "0.4", "--seed", "5", "--method", "coupled"]]:
+                with self.subTest(drafter, options=options):
+                    plain = self.generate("-n", n, *[word for word in options if word not in ("--method", "coupled")])
+                    document = self.generate("-n", n, *lookup, *options)
+                    self.assertEqual(document["tokens"], plain["tokens"])
+                    self.check_figures(document, n)
+                    self.assertGreater(document["speculation"]["drafted"], 0)
+            document = self.generate("-n", n, *lookup, "--draft-len", "3")
+            self.assertEqual(len(document["speculation"]["per_position"]), 3)
+            repeated = self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", *lookup)
+            self.assertEqual(self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", *lookup)["tokens"],
+                             repeated["tokens"])
+
+    def test_a_corpus_makes_the_second_sample_of_a_text_cheaper(self):
+        options = ["-n", 80, "--temperature", "0.05", "--seed", "5", "--num-samples", 3, "--method", "coupled", "--json"]
+        command = ["generate", "-m", self.target, "-p", PROMPT, "--drafter", "suffix", *options]
+        rounds = []
+        for corpus in ([], ["--suffix-corpus", "1M"]):
+            documents = [json.loads(line) for line in self.run_ok(*command, *corpus).out.splitlines()]
+            rounds.append([d["speculation"]["rounds"] + d["speculation"]["fallback_rounds"] for d in documents])
+        self.assertEqual(rounds[0][0], rounds[1][0])
+        self.assertLess(sum(rounds[1][1:]), sum(rounds[0][1:]))
 
     def test_a_worker_without_a_model_serves_targets_of_every_vocabulary(self):
         other = tiny_llama.make(self.root / "other-ids", seed=4, vocab_size=tiny_llama.VOCAB_SIZE + 200, context=2048)
         repetitive = ["--tokens", ",".join(map(str, [0, *[70, 71, 72, 73, 74] * 8])), "-n", "200", "--ignore-eos"]
-        with self.pilotfish.serve_ngram(self.socket("ngram")) as worker:
-            for target in (self.target, other):
-                plain = self.run_json("generate", "-m", target, *repetitive)["tokens"]
-                for options in ([], ["--draft-len", "3"]):
-                    result = self.run_ok("generate", "-m", target, "--draft-worker", worker.address, *repetitive, *options, "--json")
-                    self.assertEqual(result.json["tokens"], plain)
-                    self.assertEqual(result.err, "")
-                    self.assertGreater(result.json["speculation"]["accepted"], 0)
-            self.assertEqual(worker.end(), 0)
-            self.assertEqual(worker.err, "")
+        for drafter, *arguments in (["ngram"], ["suffix", "--suffix-corpus", "64k"]):
+            with self.pilotfish.serve_lookup(drafter, self.socket(drafter), *arguments) as worker:
+                for target in (self.target, other):
+                    plain = self.run_json("generate", "-m", target, *repetitive)["tokens"]
+                    for options in ([], ["--draft-len", "3"]):
+                        result = self.run_ok("generate", "-m", target, "--draft-worker", worker.address, *repetitive, *options, "--json")
+                        self.assertEqual(result.json["tokens"], plain)
+                        self.assertEqual(result.err, "")
+                        self.assertGreater(result.json["speculation"]["accepted"], 0)
+                self.assertEqual(worker.end(), 0)
+                self.assertEqual(worker.err, "")
         for arguments, word in (([], "a model is needed"), (["--drafter", "ngram", "-m", self.draft], "takes no -m"),
+                                (["--drafter", "suffix", "-m", self.draft], "takes no -m"),
+                                (["--drafter", "suffix", "--suffix-corpus", "9"], "expected bytes from 65536"),
+                                (["--drafter", "suffix", "--suffix-corpus", "4T"], "a number with k, M or G"),
                                 (["--drafter", "ngram", "--simulate-token-ms", "2"], "needs -m")):
             self.assert_fails("worker", *arguments, "--listen", self.socket("none"), code=2, saying=[word])
+
+    def test_clients_of_one_worker_do_not_share_a_corpus(self):
+        """The second stream gets as little from the corpus as the first: both have one request, of the same text."""
+        command = ["generate", "-m", self.target, "-p", PROMPT, "-n", 80, "--json"]
+        with self.pilotfish.serve_lookup("suffix", self.socket("corpora"), "--suffix-corpus", "1M") as worker:
+            drafted = [self.run_json(*command[:-1], "--draft-worker", worker.address, "--draft-len", 4)["speculation"]
+                       for _ in range(3)]
+        near = self.run_json(*command[:-1], "--drafter", "suffix", "--draft-len", 4)["speculation"]
+        for each in drafted:
+            self.assertLessEqual(each["accepted"], near["accepted"])
 
     def test_trees_are_proposed_where_rows_cost_nothing_and_leave_the_text_as_it_is(self):
         n = 200

@@ -44,9 +44,9 @@ class Pilotfish:
     def serve(self, role, model, address, *arguments):
         return Server(self.start(role, "-m", model, "--listen", address, *arguments))
 
-    def serve_ngram(self, address, *arguments):
+    def serve_lookup(self, drafter, address, *arguments):
         """A worker without a model."""
-        return Server(self.start("worker", "--drafter", "ngram", "--listen", address, *arguments))
+        return Server(self.start("worker", "--drafter", drafter, "--listen", address, *arguments))
 
 
 class Server:

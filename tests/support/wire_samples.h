@@ -29,8 +29,8 @@ static const int32_t TOKENS[] = { 0, 1, 127, 128, 300, 4095 }, STOPS[] = { 2, 3 
 static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
-static pf_open open_greedy = { 7, 1,    0, TOKENS, 6,    { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL,
-                               0, NULL, 0, false,  false };
+static pf_open open_greedy = { 7,    1, 0,     TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0,
+                               NULL, 0, false, false,  0 };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
                                 41,
@@ -46,10 +46,11 @@ static pf_open open_coupled = { UINT64_MAX,
                                 NULL,
                                 0,
                                 false,
-                                false };
+                                false,
+                                0 };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
-static pf_open open_excluded = { 12, 1,        0, TOKENS, 6,   { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, STOPS,
-                                 2,  EXCLUDED, 2, true,   true };
+static pf_open open_excluded = { 12,       1, 0,    TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, STOPS, 2,
+                                 EXCLUDED, 2, true, true,   0 };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };

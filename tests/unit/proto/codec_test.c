@@ -171,7 +171,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  r->excluded,
                                  below(rng, MOST_RANGES + 1),
                                  below(rng, 2) == 1,
-                                 below(rng, 2) == 1 };
+                                 below(rng, 2) == 1,
+                                 0 };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {

@@ -10,6 +10,7 @@
 
 #include "draft/model_drafter.h"
 #include "draft/ngram_drafter.h"
+#include "draft/suffix_drafter.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/duet.h"
@@ -145,38 +146,57 @@ static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
     close_pair(&others);
 }
 
-static void an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing(void **state)
+static pf_status create_ngram(const pf_model_info *info, int32_t max_draft, pf_peer **out, pf_error *error)
+{
+    return pf_ngram_drafter_create(info, N_PROMPTS, max_draft, out, error);
+}
+
+static pf_status create_suffix(const pf_model_info *info, int32_t max_draft, pf_peer **out, pf_error *error)
+{
+    const pf_suffix_drafter_config config = { .max_sequences = N_PROMPTS,
+                                              .max_draft = max_draft,
+                                              .corpus_bytes = 1 << 20 };
+    return pf_suffix_drafter_create(info, &config, out, error);
+}
+
+static void a_lookup_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing(void **state)
 {
     (void)state;
+    pf_status (*const create[])(const pf_model_info *, int32_t, pf_peer **, pf_error *) = { create_ngram,
+                                                                                            create_suffix };
     pf_tiny_side target = pf_tiny_side_open(&TARGET, 1, &(pf_context_config){ .max_sequences = N_PROMPTS + 1 });
     const pf_model_verifier_config config = { .max_sequences = N_PROMPTS, .max_draft = 8 };
     const pf_model_info info = { .vocab_size = 128, .max_context = 128 };
     pf_peer *verifier, *drafter;
     pf_error error = { 0 };
     assert_ok(pf_model_verifier_create(pf_cpu_backend(target.context), &config, &verifier, &error), error);
-    assert_ok(pf_ngram_drafter_create(&info, N_PROMPTS, 8, &drafter, &error), error);
     const pf_sampling warm = { .temperature = 0.1f, .top_k = 4, .top_p = 1.0f, .seed = 8 };
-    int32_t n_accepted = 0;
-    for (int32_t draft_len = 1; draft_len <= 8; draft_len++) {
-        for (int32_t is_coupled = 0; is_coupled <= 1; is_coupled++) {
-            const pf_sampling sampling = is_coupled ? warm : GREEDY;
-            pf_duet_request requests[N_PROMPTS];
-            pf_duet_text texts[N_PROMPTS];
-            for (int32_t i = 0; i < N_PROMPTS; i++)
-                requests[i] = request_of(i, is_coupled ? PF_METHOD_COUPLED : PF_METHOD_GREEDY, sampling, draft_len);
-            pf_alloc_count_reset();
-            pf_duet_run(verifier, drafter, requests, N_PROMPTS, NULL, NULL, texts);
-            assert_int_equal(pf_alloc_count(), 0);
-            for (int32_t i = 0; i < N_PROMPTS; i++) {
-                int32_t expected[N_NEW];
-                pf_tiny_side_decode(&target, &sampling, PROMPTS[i], N_PROMPT, N_NEW, expected);
-                assert_text(&texts[i], expected, N_NEW);
-                n_accepted += texts[i].accepted;
+    for (size_t kind = 0; kind < PF_COUNT(create); kind++) {
+        assert_ok(create[kind](&info, 8, &drafter, &error), error);
+        int32_t n_accepted = 0;
+        for (int32_t draft_len = 1; draft_len <= 9; draft_len++) {
+            for (int32_t is_coupled = 0; is_coupled <= 1; is_coupled++) {
+                const pf_sampling sampling = is_coupled ? warm : GREEDY;
+                pf_duet_request requests[N_PROMPTS];
+                pf_duet_text texts[N_PROMPTS];
+                for (int32_t i = 0; i < N_PROMPTS; i++) {
+                    requests[i] = request_of(i, is_coupled ? PF_METHOD_COUPLED : PF_METHOD_GREEDY, sampling, draft_len);
+                    requests[i].adaptive = draft_len == 9;
+                }
+                pf_alloc_count_reset();
+                pf_duet_run(verifier, drafter, requests, N_PROMPTS, NULL, NULL, texts);
+                assert_int_equal(pf_alloc_count(), 0);
+                for (int32_t i = 0; i < N_PROMPTS; i++) {
+                    int32_t expected[N_NEW];
+                    pf_tiny_side_decode(&target, &sampling, PROMPTS[i], N_PROMPT, N_NEW, expected);
+                    assert_text(&texts[i], expected, N_NEW);
+                    n_accepted += texts[i].accepted;
+                }
             }
         }
+        assert_true(n_accepted > 0); /* else the texts are equal for want of a proposal */
+        pf_peer_destroy(drafter);
     }
-    assert_true(n_accepted > 0); /* else the texts are equal for want of a proposal */
-    pf_peer_destroy(drafter);
     pf_peer_destroy(verifier);
     pf_tiny_side_close(&target);
 }
@@ -351,9 +371,11 @@ static void enumerate(const pf_tiny_side *target, double *expected)
 /* n_excluded: of EXCLUDED, ranges that the draft does not propose. */
 static const int32_t EXCLUDED[] = { 0, 2, 7, 8, 11, 99 };
 
-static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper, int32_t *n_refused)
+static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper,
+                                   int32_t *n_refused)
 {
     pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
+    pf_peer *drafter = lookup ? lookup : p.drafter;
     static double expected[V * V * V];
     static int64_t counts[V * V * V];
     static pf_duet_text texts[AT_ONCE];
@@ -375,7 +397,7 @@ static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_due
                                              .n_excluded = n_excluded };
             requests[i].sampling.seed = batch * AT_ONCE + i;
         }
-        pf_duet_run(p.verifier, p.drafter, requests, AT_ONCE, tamper, NULL, texts);
+        pf_duet_run(p.verifier, drafter, requests, AT_ONCE, tamper, NULL, texts);
         for (int32_t i = 0; i < AT_ONCE; i++) {
             const int32_t *t = texts[i].tokens;
             counts[(t[0] * V + t[1]) * V + t[2]]++;
@@ -384,6 +406,11 @@ static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_due
     }
     close_pair(&p);
     return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
+}
+
+static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper, int32_t *n_refused)
+{
+    return test_three_tokens_of(NULL, max_declared, n_excluded, tamper, n_refused);
 }
 
 static void assert_lossless(int32_t max_declared, int32_t n_excluded)
@@ -418,6 +445,55 @@ static void rejection_is_exact_with_bare_tokens(void **state)
 {
     (void)state;
     assert_lossless(0, 0);
+}
+
+/* Its proposals are what earlier samples of the same prompt gave. */
+static pf_peer *make_lookup(void)
+{
+    const pf_model_info info = { .vocab_size = V, .max_context = 64 };
+    const pf_suffix_drafter_config config = { .max_sequences = AT_ONCE, .max_draft = 8, .corpus_bytes = 1 << 20 };
+    pf_peer *drafter;
+    pf_error error = { 0 };
+    assert_ok(pf_suffix_drafter_create(&info, &config, &drafter, &error), error);
+    return drafter;
+}
+
+static void rejection_is_exact_with_tokens_that_are_looked_up(void **state)
+{
+    (void)state;
+    int32_t n_refused;
+    pf_peer *lookup = make_lookup();
+    const double tail = test_three_tokens_of(lookup, 0, 0, NULL, &n_refused);
+    pf_peer_destroy(lookup);
+    if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
+    if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+}
+
+/* A lookup that declared the frequencies as if its token had been drawn from them. */
+static void declare_half(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    static int32_t ids[AT_ONCE][8][2];
+    static const float halves[2] = { 0.5f, 0.5f };
+    static pf_declared declared[AT_ONCE][8];
+    const uint64_t at = proposal->sequence;
+    for (int32_t i = 0; i < proposal->n_tokens; i++) {
+        ids[at][i][0] = proposal->tokens[i];
+        ids[at][i][1] = (proposal->tokens[i] + 1) % V;
+        declared[at][i] = (pf_declared){ ids[at][i], halves, 2 };
+    }
+    proposal->declared = declared[at];
+}
+
+static void frequencies_declared_for_looked_up_tokens_are_caught(void **state)
+{
+    (void)state;
+    if (!TELLS_WRONG_RULES) skip();
+    int32_t n_refused;
+    pf_peer *lookup = make_lookup();
+    const double tail = test_three_tokens_of(lookup, 0, 0, declare_half, &n_refused);
+    pf_peer_destroy(lookup);
+    if (tail >= PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the test cannot tell this rule", tail);
 }
 
 /* What a careless wire would do: probabilities rounded to 4 bits after the draw. */
@@ -538,7 +614,7 @@ int main(void)
         cmocka_unit_test(greedy_text_is_the_plain_text_for_any_draft_and_number_of_threads),
         cmocka_unit_test(greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
-        cmocka_unit_test(an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing),
+        cmocka_unit_test(a_lookup_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing),
         cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
         cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),
@@ -547,6 +623,8 @@ int main(void)
         cmocka_unit_test(rejection_is_exact_with_a_truncated_draft_distribution),
         cmocka_unit_test(rejection_is_exact_with_ids_that_the_draft_excludes),
         cmocka_unit_test(rejection_is_exact_with_bare_tokens),
+        cmocka_unit_test(rejection_is_exact_with_tokens_that_are_looked_up),
+        cmocka_unit_test(frequencies_declared_for_looked_up_tokens_are_caught),
         cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),
         cmocka_unit_test(drawn_tokens_judged_as_bare_ones_are_exact),
         cmocka_unit_test(many_sequences_at_once_give_what_each_gives_alone),

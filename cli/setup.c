@@ -224,6 +224,7 @@ static pf_status make_drafter(const pf_options *options, const pf_setup_service 
         const pf_drafter_options make = { .size = sizeof make,
                                           .drafter = pf_setup_drafter_word(options->drafter),
                                           .verifier = setup->verifier,
+                                          .max_sequences = service->max_sequences,
                                           .suffix_corpus_bytes = options->drafter == PF_DRAFTER_SUFFIX
                                                                      ? options->suffix_corpus_bytes
                                                                      : 0 };

@@ -56,7 +56,8 @@ pf_status pf_drafter_create(const pf_drafter_options *given, pf_peer **out, pf_e
     if (by == PF_DRAFTS_BY_MODEL) return pf_engine_drafter(o.draft, o.role, out, error);
     pf_model_info target;
     PF_TRY(pf_peer_info(o.verifier, &target, error));
-    return pf_lookup_drafter_create(by, &target, 1, target.max_draft, o.suffix_corpus_bytes, out, error);
+    const int32_t max_sequences = o.max_sequences > 0 ? o.max_sequences : 1;
+    return pf_lookup_drafter_create(by, &target, max_sequences, target.max_draft, o.suffix_corpus_bytes, out, error);
 }
 
 pf_status pf_ngram_drafter_for(pf_peer *verifier, pf_peer **out, pf_error *error)

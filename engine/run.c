@@ -81,6 +81,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,
         .n_stop_tokens = q->n_stop_tokens,
+        .client = q->client,
     };
     if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
     return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);

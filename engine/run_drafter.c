@@ -48,7 +48,8 @@ static void on_drafter_lost(pf_run *r)
 static bool may_be_asked(const pf_run *r)
 {
     const pf_session *s = r->session;
-    return s->options.drafter && !r->drafter_refused && !s->drafter_is_unfit && pf_run_max_draft(r) > 0;
+    return s->options.drafter && !r->request->no_speculation && !r->drafter_refused && !s->drafter_is_unfit &&
+           pf_run_max_draft(r) > 0;
 }
 
 static pf_status submit(pf_run *r, const pf_batch *batch)

@@ -223,10 +223,11 @@ typedef struct {
     const char *drafter;
     pf_engine *draft;            /* of model: plays its one role here */
     const pf_role_options *role; /* likewise; NULL: all default */
-    pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up, one at a time */
-    uint64_t
-        suffix_corpus_bytes; /* of suffix: memory for outputs of earlier requests, the oldest of which are evicted; 0: none are
-                                      kept; else at least 65536 */
+    pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up */
+    int32_t max_sequences;       /* likewise: of these at once; 0: 1 */
+
+    /* Of suffix: memory for outputs of earlier requests, the oldest of which are evicted. 0: none are kept; else at least 65536. */
+    uint64_t suffix_corpus_bytes;
 } pf_drafter_options;
 
 /* End it with pf_peer_destroy, before the engine. PF_INVALID: an unknown word, or an engine, a verifier or a size that the drafter
@@ -387,6 +388,12 @@ typedef struct {
      * does not share with the tokens of this one: the turns of a chat. The text does not depend on it. The sequence counts as
      * open (pf_engine_options.max_sequences) until a request that does not keep it has ended, or the session. */
     bool keep_sequence;
+
+    bool no_speculation; /* the session's drafter is not asked */
+
+    /* Whose text it is, where a process serves many: a drafter that keeps earlier outputs proposes them to requests of the same
+     * client alone. A worker takes each connection for a client of its own. */
+    uint64_t client;
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };

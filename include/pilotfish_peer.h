@@ -138,7 +138,7 @@ typedef struct {
     int32_t n_excluded;      /* 0 .. PF_MAX_EXCLUDED */
     bool adaptive_draft;     /* max_draft is a bound: the drafter chooses the length by what it measures */
     bool trees; /* proposals may be trees: the verifier judges all of a tree, not its leading chain alone */
-    /* Not on the wire: a server numbers its streams; 0: this process. A drafter looks texts up for the client that they came
+    /* Not on the wire: a server numbers its streams, a process says whose request it is. A drafter looks texts up for the client that they came
      * from, and for no other. */
     uint64_t client;
 } pf_open;

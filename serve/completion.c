@@ -56,6 +56,7 @@ struct completion {
     pf_reply_head head;
     char id[48];
     int64_t n_events;
+    uint64_t client;    /* of its texts: a number of its own, so that none is ever proposed to another request */
     pf_tokens *prompts; /* [request.n_prompts] */
     choice *choices;    /* [n_choices] */
     int32_t n_choices;
@@ -185,6 +186,7 @@ static pf_request make_request(const choice *ch)
         .n_stop_tokens = ends_chat ? o->n_chat_ends : 0,
         .ignore_eos = c->request.ignore_eos,
         .cancel = pf_http_gone(c->exchange),
+        .client = c->client,
         .on_token = on_token,
         .user = (void *)ch,
     };
@@ -395,6 +397,7 @@ static bool name_it(completion *c, pf_api_error *error)
         return pf_api_refuse(error, 500, NULL, "no id could be drawn: %s", strerror(errno));
     snprintf(c->id, sizeof c->id, "%s%016llx%016llx", kinds[c->request.kind].prefix, (unsigned long long)id[0],
              (unsigned long long)id[1]);
+    c->client = id[0] | 1;
     c->head = (pf_reply_head){ .id = c->id,
                                .model = c->api->options.model,
                                .created = (int64_t)time(NULL),

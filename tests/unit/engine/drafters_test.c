@@ -1,0 +1,112 @@
+/* Drafters by their names, and what a request says of its speculation. */
+#include "engine/engine.h"
+#include "tests/support/generating.h"
+#include "tests/support/test.h"
+
+static pf_peer *make_suffix(pair *p, uint64_t corpus_bytes)
+{
+    const pf_drafter_options options = {
+        .size = sizeof options, .drafter = "suffix", .verifier = p->verifier, .suffix_corpus_bytes = corpus_bytes
+    };
+    pf_peer *drafter;
+    pf_error error = { 0 };
+    assert_ok(pf_drafter_create(&options, &drafter, &error), error);
+    return drafter;
+}
+
+static void drafters_are_made_by_their_names(void **state)
+{
+    pair *p = *state;
+    static const char *const names[] = { "ngram", "suffix" };
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        const pf_drafter_options options = { .size = sizeof options, .drafter = names[i], .verifier = p->verifier };
+        pf_peer *drafter;
+        pf_model_info info;
+        pf_error error = { 0 };
+        assert_ok(pf_drafter_create(&options, &drafter, &error), error);
+        assert_ok(pf_peer_info(drafter, &info, &error), error);
+        assert_string_equal(info.model_id, names[i]);
+        pf_request request = plain_request();
+        generated out;
+        generate(p, p->verifier, drafter, &request, &out);
+        assert_same_text(&out, &p->plain);
+        pf_peer_destroy(drafter);
+    }
+}
+
+static void options_that_a_drafter_does_not_take_are_refused(void **state)
+{
+    pair *p = *state;
+    const pf_drafter_options cases[] = {
+        { .drafter = "tree", .verifier = p->verifier },
+        { .drafter = "suffix" },
+        { .drafter = "suffix", .verifier = p->verifier, .draft = p->draft },
+        { .drafter = "suffix", .verifier = p->verifier, .suffix_corpus_bytes = 100 },
+        { .drafter = "ngram", .verifier = p->verifier, .suffix_corpus_bytes = 1 << 20 },
+        { .drafter = NULL },
+        { .drafter = "model", .draft = p->draft, .verifier = p->verifier },
+    };
+    static const char *const says[] = {
+        "expected one of model, ngram, suffix", "needs a verifier", "neither a draft",  "100 bytes",
+        "expected 0 with the drafter ngram",    "needs a draft",    "takes no verifier"
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_drafter_options options = cases[i];
+        options.size = sizeof options;
+        pf_peer *drafter = NULL;
+        pf_error error = { 0 };
+        assert_status(pf_drafter_create(&options, &drafter, &error), PF_INVALID);
+        if (!strstr(error.text, says[i])) fail_msg("\"%s\", expected \"%s\" in it", error.text, says[i]);
+        assert_null(drafter);
+    }
+}
+
+/* Rounds that two requests of the same prompt take, of these clients. */
+static int64_t count_rounds(pair *p, uint64_t first, uint64_t second)
+{
+    pf_peer *drafter = make_suffix(p, 1 << 20);
+    pf_request request = plain_request();
+    generated out;
+    request.client = first;
+    generate(p, p->verifier, drafter, &request, &out);
+    request.client = second;
+    generate(p, p->verifier, drafter, &request, &out);
+    assert_same_text(&out, &p->plain);
+    pf_peer_destroy(drafter);
+    return out.result.speculation.rounds + out.result.speculation.fallback_rounds;
+}
+
+static void earlier_outputs_are_proposed_to_requests_of_their_client_alone(void **state)
+{
+    pair *p = *state;
+    const int64_t own = count_rounds(p, 7, 7), of_others = count_rounds(p, 7, 8);
+    if (own >= of_others * 2 / 3)
+        fail_msg("%lld rounds, with outputs of another client %lld", (long long)own, (long long)of_others);
+    assert_int_equal(count_rounds(p, 0, 8), of_others);
+    assert_int_equal(count_rounds(p, 7, 0), of_others);
+}
+
+static void a_request_without_speculation_does_not_ask_the_drafter(void **state)
+{
+    pair *p = *state;
+    pf_request request = plain_request();
+    generated out;
+    for (int32_t none = 0; none < 2; none++) {
+        request.no_speculation = none;
+        generate(p, p->verifier, p->drafter, &request, &out);
+        assert_same_text(&out, &p->plain);
+        if (none) assert_int_equal(out.result.speculation.rounds, 0);
+        if (!none) assert_true(out.result.speculation.rounds > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafters_are_made_by_their_names),
+        cmocka_unit_test(options_that_a_drafter_does_not_take_are_refused),
+        cmocka_unit_test(earlier_outputs_are_proposed_to_requests_of_their_client_alone),
+        cmocka_unit_test(a_request_without_speculation_does_not_ask_the_drafter),
+    };
+    return cmocka_run_group_tests(tests, open_pair, close_pair);
+}

@@ -271,7 +271,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,   &pf_option
 const pf_command pf_command_bench_acceptance = {
     .name = "bench acceptance",
     .summary = "acceptance and speed-up of a drafter over prompts",
-    .synopsis = "(-m TARGET | --verifier ADDR) (-d DRAFT | --draft-worker ADDR | --drafter NAME) [options]",
+    .synopsis = "(-m TARGET | --verifier ADDR) (-d DRAFT | --draft-worker ADDR) [options]",
     .description =
         "Plain and speculative decoding in turns, prompt by prompt. Lists of --draft-len, --method and\n"
         "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"

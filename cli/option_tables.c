@@ -20,9 +20,11 @@ static const pf_option_choice threading_choices[] = { { "own", PF_THREADING_OWN 
 static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU },
                                                      { "cuda", PF_VERIFIES_ON_CUDA },
                                                      { NULL, 0 } };
-static const pf_option_choice drafter_choices[] = {
-    { "model", PF_DRAFTER_MODEL }, { "ngram", PF_DRAFTER_NGRAM }, { "suffix", PF_DRAFTER_SUFFIX }, { NULL, 0 }
-};
+static const pf_option_choice drafter_choices[] = { { "model", PF_DRAFTER_MODEL },
+                                                    { "ngram", PF_DRAFTER_NGRAM },
+                                                    { "suffix", PF_DRAFTER_SUFFIX },
+                                                    { "cascade", PF_DRAFTER_CASCADE },
+                                                    { NULL, 0 } };
 static const pf_option_choice prefix_cache_choices[] = { { "on", 0 }, { "off", 1 }, { NULL, 0 } };
 static const pf_option_choice draft_head_choices[] = { { "full", 0 }, { "screened", 0 }, { NULL, 0 } };
 static const pf_option_choice target_head_choices[] = { { "auto", 0 }, { "full", 0 }, { "bounded", 0 }, { NULL, 0 } };
@@ -44,9 +46,9 @@ static const pf_option_choice color_choices[] = {
     }
 /* clang-format on */
 /* Of whatever takes --drafter. */
-#define SUFFIX_CORPUS_ROW                                                                                            \
-    ROW(0, "suffix-corpus", "SIZE", "suffix: earlier outputs too, in so many bytes: 64k, 16M, 1G (none)", KIND_SIZE, \
-        .of = PF_OPTION_OF_SUFFIX, .offset = AT(suffix_corpus_bytes), .min = 1 << 16, .max = 0x1p40)
+#define SUFFIX_CORPUS_ROW                                                                                          \
+    ROW(0, "suffix-corpus", "SIZE", "suffix, cascade: earlier outputs too, in so many bytes: 64k, 16M, 1G (none)", \
+        KIND_SIZE, .of = PF_OPTION_OF_SUFFIX, .offset = AT(suffix_corpus_bytes), .min = 1 << 16, .max = 0x1p40)
 #define GROUP(variable, heading, table) \
     const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
 
@@ -114,8 +116,8 @@ static const struct pf_option_row speculation_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_ADDRESS,
         .offset = AT(draft_worker)),
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text itself, without a model (model)", KIND_CHOICE,
-        .offset = AT(drafter), .choices = drafter_choices),
+    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
+        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
@@ -215,8 +217,8 @@ static const struct pf_option_row http_rows[] = {
 GROUP(pf_options_http, "HTTP", http_rows);
 
 static const struct pf_option_row worker_drafter_rows[] = {
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text itself, without -m, for any target (model)",
-        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
+    ROW(0, "drafter", "NAME", "model; ngram, suffix: lookups, for any target, without -m; cascade (model)", KIND_CHOICE,
+        .offset = AT(drafter), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,
 };
 GROUP(pf_options_worker_drafter, "Drafter", worker_drafter_rows);
@@ -317,8 +319,8 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text itself, without a model (model)", KIND_CHOICE,
-        .offset = AT(drafter), .choices = drafter_choices),
+    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
+        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line; - is standard input (the bundled set)",

@@ -37,7 +37,8 @@ typedef enum {
     PF_DRAFTER_UNSET,
     PF_DRAFTER_MODEL,
     PF_DRAFTER_NGRAM,
-    PF_DRAFTER_SUFFIX
+    PF_DRAFTER_SUFFIX,
+    PF_DRAFTER_CASCADE
 } pf_drafter_kind; /* unset: model */
 
 typedef enum { PF_VERIFIES_ON_CPU, PF_VERIFIES_ON_CUDA } pf_verifies_on;

@@ -46,6 +46,8 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
         pf_role_options playing;
         status = pf_setup_plan_role(options, engine, role, &playing, error);
         if (status == PF_OK) {
+            serve.drafter = pf_setup_drafter_word(options->drafter);
+            serve.suffix_corpus_bytes = pf_setup_corpus_bytes(options);
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
             status = pf_engine_serve(engine, &serve, error);
@@ -59,7 +61,7 @@ static pf_status serve_lookup_drafter(const pf_options *options, pf_metrics *met
 {
     pf_serve_options serve = plan_service(options, PF_ROLE_DRAFTER, metrics, out);
     serve.drafter = pf_setup_drafter_word(options->drafter);
-    if (options->drafter == PF_DRAFTER_SUFFIX) serve.suffix_corpus_bytes = options->suffix_corpus_bytes;
+    serve.suffix_corpus_bytes = pf_setup_corpus_bytes(options);
     serve.max_sequences = options->max_sequences;
     serve.max_context = options->context;
     pf_setup_warn_of_idle_options(options);

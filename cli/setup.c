@@ -140,10 +140,17 @@ bool pf_setup_looks_up(const pf_options *options)
 
 const char *pf_setup_drafter_word(pf_drafter_kind kind)
 {
-    static const char *const words[] = {
-        [PF_DRAFTER_MODEL] = "model", [PF_DRAFTER_NGRAM] = "ngram", [PF_DRAFTER_SUFFIX] = "suffix"
-    };
+    static const char *const words[] = { [PF_DRAFTER_MODEL] = "model",
+                                         [PF_DRAFTER_NGRAM] = "ngram",
+                                         [PF_DRAFTER_SUFFIX] = "suffix",
+                                         [PF_DRAFTER_CASCADE] = "cascade" };
     return kind == PF_DRAFTER_UNSET ? words[PF_DRAFTER_MODEL] : words[kind];
+}
+
+uint64_t pf_setup_corpus_bytes(const pf_options *options)
+{
+    const bool has_corpus = options->drafter == PF_DRAFTER_SUFFIX || options->drafter == PF_DRAFTER_CASCADE;
+    return has_corpus ? options->suffix_corpus_bytes : 0;
 }
 
 bool pf_setup_has_drafter(const pf_options *options)
@@ -161,6 +168,9 @@ int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
                                  pf_setup_drafter_word(o->drafter));
     if (o->drafter == PF_DRAFTER_MODEL && !has_model)
         return pf_options_misuse(command, "--drafter model needs -d DRAFT or --draft-worker ADDR");
+    if (o->drafter == PF_DRAFTER_CASCADE && !o->draft)
+        return pf_options_misuse(
+            command, "--drafter cascade needs -d DRAFT: for a draft elsewhere it is an option of the worker");
     return PF_EXIT_DONE;
 }
 
@@ -174,7 +184,9 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
     case PF_OPTION_OF_CONTEXT: return o->model || o->draft || (o->listen && pf_setup_looks_up(o)) ? NULL : "-m MODEL";
-    case PF_OPTION_OF_SUFFIX: return o->drafter == PF_DRAFTER_SUFFIX ? NULL : "--drafter suffix";
+    case PF_OPTION_OF_SUFFIX:
+        return o->drafter == PF_DRAFTER_SUFFIX || o->drafter == PF_DRAFTER_CASCADE ? NULL
+                                                                                   : "--drafter suffix or cascade";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;
@@ -214,20 +226,20 @@ static pf_status make_verifier(const pf_options *options, const pf_setup_service
 static pf_status make_drafter(const pf_options *options, const pf_setup_service *service, bool compares,
                               pf_setup *setup, pf_error *error)
 {
+    pf_drafter_options make = { .size = sizeof make,
+                                .drafter = pf_setup_drafter_word(options->drafter),
+                                .suffix_corpus_bytes = pf_setup_corpus_bytes(options) };
     if (options->draft) {
         PF_TRY(open_engine(options, options->draft, true, service->max_sequences, setup->target, &setup->draft, error));
         pf_role_options role;
         PF_TRY(plan_role(options, service, setup->draft, PF_ROLE_DRAFTER, &role, error));
-        return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
+        make.draft = setup->draft;
+        make.role = &role;
+        return pf_drafter_create(&make, &setup->drafter, error);
     }
     if (pf_setup_looks_up(options)) {
-        const pf_drafter_options make = { .size = sizeof make,
-                                          .drafter = pf_setup_drafter_word(options->drafter),
-                                          .verifier = setup->verifier,
-                                          .max_sequences = service->max_sequences,
-                                          .suffix_corpus_bytes = options->drafter == PF_DRAFTER_SUFFIX
-                                                                     ? options->suffix_corpus_bytes
-                                                                     : 0 };
+        make.verifier = setup->verifier;
+        make.max_sequences = service->max_sequences;
         return pf_drafter_create(&make, &setup->drafter, error);
     }
     if (!options->draft_worker || service != &one_text) return PF_OK;

@@ -47,6 +47,9 @@ bool pf_setup_looks_up(const pf_options *options);
 /* The word of --drafter, as pf_drafter_options has it. */
 const char *pf_setup_drafter_word(pf_drafter_kind kind);
 
+/* --suffix-corpus, where the drafter has one; else 0. */
+uint64_t pf_setup_corpus_bytes(const pf_options *options);
+
 /* Whether something proposes: -d, --draft-worker, or a drafter without a model. */
 bool pf_setup_has_drafter(const pf_options *options);
 

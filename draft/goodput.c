@@ -53,6 +53,11 @@ void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_
     goodput->retries = false;
 }
 
+double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows)
+{
+    return goodput->others > 0.0 ? value_at(&goodput->verify, n_rows) + goodput->other_ns / goodput->others : 0.0;
+}
+
 double pf_goodput_row_ns(const pf_goodput *goodput)
 {
     return goodput->verify.n > 0.0 ? slope_of(&goodput->verify) : 0.0;

@@ -66,6 +66,9 @@ void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verif
 /* A step has been drafted, until now_ns, and that took ns, with the tokens that were read before. */
 void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_ns);
 
+/* What a verification of so many rows takes, and what else its round does; 0: nothing was measured. */
+double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows);
+
 /* What one more row costs a verification, by the line through what was measured; 0: nothing was. */
 double pf_goodput_row_ns(const pf_goodput *goodput);
 

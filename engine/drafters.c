@@ -1,6 +1,7 @@
 /* Drafters by their names. */
 #include <string.h>
 
+#include "draft/cascade_drafter.h"
 #include "draft/ngram_drafter.h"
 #include "draft/suffix_drafter.h"
 #include "engine/engine.h"
@@ -9,9 +10,10 @@
 
 pf_status pf_drafter_parse(const char *word, pf_drafts_by *out, pf_error *error)
 {
-    static const char *const words[] = {
-        [PF_DRAFTS_BY_MODEL] = "model", [PF_DRAFTS_BY_NGRAM] = "ngram", [PF_DRAFTS_BY_SUFFIX] = "suffix"
-    };
+    static const char *const words[] = { [PF_DRAFTS_BY_MODEL] = "model",
+                                         [PF_DRAFTS_BY_NGRAM] = "ngram",
+                                         [PF_DRAFTS_BY_SUFFIX] = "suffix",
+                                         [PF_DRAFTS_BY_CASCADE] = "cascade" };
     char known[64] = "";
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!word || strcmp(word, words[i]) == 0) {
@@ -33,14 +35,42 @@ pf_status pf_lookup_drafter_create(pf_drafts_by by, const pf_model_info *target,
     return pf_suffix_drafter_create(target, &config, out, error);
 }
 
+pf_status pf_engine_make_cascade(const pf_engine *engine, uint64_t corpus_bytes, pf_peer **peer, pf_error *error)
+{
+    pf_model_info draft;
+    pf_peer *lookup, *model = *peer;
+    pf_engine_info(engine, &draft);
+    *peer = NULL;
+    const pf_status status = pf_lookup_drafter_create(PF_DRAFTS_BY_SUFFIX, &draft, draft.max_sequences, draft.max_draft,
+                                                      corpus_bytes, &lookup, error);
+    if (status != PF_OK) {
+        pf_peer_destroy(model);
+        return status;
+    }
+    return pf_cascade_drafter_create(lookup, model, (pf_stop){ 0 }, peer, error);
+}
+
+static pf_status make_cascade(const pf_drafter_options *o, pf_peer **out, pf_error *error)
+{
+    pf_peer *peer;
+    PF_TRY(pf_engine_drafter(o->draft, o->role, &peer, error));
+    const pf_status status = pf_engine_make_cascade(o->draft, o->suffix_corpus_bytes, &peer, error);
+    if (status == PF_OK)
+        *out = peer;
+    else
+        pf_engine_give_role_back(o->draft);
+    return status;
+}
+
 static pf_status check_parts(const pf_drafter_options *o, pf_drafts_by by, pf_error *error)
 {
-    if (by == PF_DRAFTS_BY_MODEL && (!o->draft || o->verifier))
-        return pf_fail(error, PF_INVALID, "the drafter model needs a draft, and takes no verifier");
-    if (by != PF_DRAFTS_BY_MODEL && (o->draft || o->role || !o->verifier))
+    if (pf_drafts_by_model(by) && (!o->draft || o->verifier))
+        return pf_fail(error, PF_INVALID, "the drafter %s needs a draft, and takes no verifier",
+                       o->drafter ? o->drafter : "model");
+    if (!pf_drafts_by_model(by) && (o->draft || o->role || !o->verifier))
         return pf_fail(error, PF_INVALID, "the drafter %s needs a verifier, and takes neither a draft nor a role",
                        o->drafter);
-    if (by != PF_DRAFTS_BY_SUFFIX && o->suffix_corpus_bytes > 0)
+    if (by != PF_DRAFTS_BY_SUFFIX && by != PF_DRAFTS_BY_CASCADE && o->suffix_corpus_bytes > 0)
         return pf_fail(error, PF_INVALID, "suffix_corpus_bytes is %llu, expected 0 with the drafter %s",
                        (unsigned long long)o->suffix_corpus_bytes, o->drafter ? o->drafter : "model");
     return PF_OK;
@@ -54,6 +84,7 @@ pf_status pf_drafter_create(const pf_drafter_options *given, pf_peer **out, pf_e
     PF_TRY(pf_drafter_parse(o.drafter, &by, error));
     PF_TRY(check_parts(&o, by, error));
     if (by == PF_DRAFTS_BY_MODEL) return pf_engine_drafter(o.draft, o.role, out, error);
+    if (by == PF_DRAFTS_BY_CASCADE) return make_cascade(&o, out, error);
     pf_model_info target;
     PF_TRY(pf_peer_info(o.verifier, &target, error));
     const int32_t max_sequences = o.max_sequences > 0 ? o.max_sequences : 1;

@@ -17,13 +17,23 @@ PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_op
                                              const pf_served_role *served, pf_peer **out, pf_error *error);
 
 /* What pf_drafter_options.drafter names. NULL: model.  PF_INVALID: another word. */
-typedef enum { PF_DRAFTS_BY_MODEL, PF_DRAFTS_BY_NGRAM, PF_DRAFTS_BY_SUFFIX } pf_drafts_by;
+typedef enum { PF_DRAFTS_BY_MODEL, PF_DRAFTS_BY_NGRAM, PF_DRAFTS_BY_SUFFIX, PF_DRAFTS_BY_CASCADE } pf_drafts_by;
 PF_MUST_USE pf_status pf_drafter_parse(const char *word, pf_drafts_by *out, pf_error *error);
 
 /* A drafter that looks tokens up, for texts of this target. by: of the two that do.  PF_INVALID: max_sequences is out of range, or corpus_bytes is.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_lookup_drafter_create(pf_drafts_by by, const pf_model_info *target, int32_t max_sequences,
                                                int32_t max_draft, uint64_t corpus_bytes, pf_peer **out,
                                                pf_error *error);
+
+/* Whether the drafter has a model. */
+static inline bool pf_drafts_by_model(pf_drafts_by by)
+{
+    return by == PF_DRAFTS_BY_MODEL || by == PF_DRAFTS_BY_CASCADE;
+}
+
+/* Puts a cascade before the engine's drafter *peer, which it takes, also on failure. Errors as pf_lookup_drafter_create. */
+PF_MUST_USE pf_status pf_engine_make_cascade(const pf_engine *engine, uint64_t corpus_bytes, pf_peer **peer,
+                                             pf_error *error);
 
 /* Once the role's peer is destroyed: the engine may play another. */
 void pf_engine_give_role_back(pf_engine *engine);

@@ -1,10 +1,12 @@
 /* An engine as a server: its role, behind a listening socket, until told to stop. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "base/team.h"
 #include "base/topology.h"
+#include "draft/cascade_drafter.h"
 #include "draft/model_drafter.h"
 #include "engine/engine.h"
 #include "engine/roles.h"
@@ -43,7 +45,7 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
     pf_drafts_by by;
     PF_TRY(pf_drafter_parse(options->role == PF_ROLE_NGRAM_DRAFTER ? "ngram" : options->drafter, &by, error));
-    if (options->role != PF_ROLE_VERIFIER && by != PF_DRAFTS_BY_MODEL)
+    if (options->role != PF_ROLE_VERIFIER && !pf_drafts_by_model(by))
         return make_lookup_drafter(options, by, out, error);
     if (!engine) return pf_fail(error, PF_INVALID, "there is no engine, expected one for a model's role");
     PF_TRY(draw_secret(&served.seed, error));
@@ -52,14 +54,26 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
                                       .simulate_rows = options->simulate_rows,
                                       .no_prefix_cache = options->no_prefix_cache,
                                       .stop = options->stop };
-    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &playing, &served, out, error)
-                                            : pf_engine_make_verifier(engine, &playing, &served, out, error);
+    if (options->role == PF_ROLE_VERIFIER) return pf_engine_make_verifier(engine, &playing, &served, out, error);
+    pf_peer *peer;
+    PF_TRY(pf_engine_make_drafter(engine, &playing, &served, &peer, error));
+    if (by == PF_DRAFTS_BY_CASCADE) {
+        const pf_status status = pf_engine_make_cascade(engine, options->suffix_corpus_bytes, &peer, error);
+        if (status != PF_OK) {
+            pf_engine_give_role_back(engine);
+            return status;
+        }
+    }
+    *out = peer;
+    return PF_OK;
 }
 
 /* Once nothing is served any more: what of the prompts was in the cache. */
-static void log_counts(const pf_serve_options *options, const pf_peer *peer)
+static void log_counts(const pf_serve_options *options, pf_peer *peer)
 {
     char line[256];
+    const bool is_cascade = options->drafter && strcmp(options->drafter, "cascade") == 0;
+    if (is_cascade && options->role == PF_ROLE_DRAFTER) peer = pf_cascade_drafter_model(peer);
     const pf_sequence_cache_counts c =
         options->role == PF_ROLE_DRAFTER ? pf_model_drafter_counts(peer) : pf_model_verifier_counts(peer);
     if (c.n_opened == 0) return;

@@ -217,16 +217,17 @@ PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options
  *      model     the draft's model (NULL)
  *      ngram     what followed the latest tokens when they occurred last in the text
  *      suffix    what followed them most often, in the text and in outputs of earlier requests
+ *      cascade   of suffix and model, round by round, the one that is expected to commit more in its time
  */
 typedef struct {
     size_t size;
     const char *drafter;
-    pf_engine *draft;            /* of model: plays its one role here */
+    pf_engine *draft;            /* of model and cascade: plays its one role here */
     const pf_role_options *role; /* likewise; NULL: all default */
     pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up */
     int32_t max_sequences;       /* likewise: of these at once; 0: 1 */
 
-    /* Of suffix: memory for outputs of earlier requests, the oldest of which are evicted. 0: none are kept; else at least 65536. */
+    /* Of suffix and cascade: memory for outputs of earlier requests, the oldest of which are evicted. 0: none are kept; else at least 65536. */
     uint64_t suffix_corpus_bytes;
 } pf_drafter_options;
 

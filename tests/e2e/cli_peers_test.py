@@ -163,7 +163,7 @@ class Lossless(Case):
 
     def test_a_lookup_needs_no_model_and_changes_no_token(self):
         n = 160
-        for drafter in (["ngram"], ["suffix"], ["suffix", "--suffix-corpus", "1M"]):
+        for drafter in (["ngram"], ["suffix"], ["suffix", "--suffix-corpus", "1M"], ["cascade", "-d", self.draft]):
             lookup = ["--drafter", *drafter]
             for options in [[], ["--temperature", "0.4", "--seed", "5", "--method", "coupled"]]:
                 with self.subTest(drafter, options=options):
@@ -174,6 +174,8 @@ class Lossless(Case):
                     self.assertGreater(document["speculation"]["drafted"], 0)
             document = self.generate("-n", n, *lookup, "--draft-len", "3")
             self.assertEqual(len(document["speculation"]["per_position"]), 3)
+            if drafter[0] == "cascade":
+                continue  # it decides by times
             repeated = self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", *lookup)
             self.assertEqual(self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", *lookup)["tokens"],
                              repeated["tokens"])
@@ -208,6 +210,21 @@ class Lossless(Case):
                                 (["--drafter", "suffix", "--suffix-corpus", "4T"], "a number with k, M or G"),
                                 (["--drafter", "ngram", "--simulate-token-ms", "2"], "needs -m")):
             self.assert_fails("worker", *arguments, "--listen", self.socket("none"), code=2, saying=[word])
+
+    def test_a_cascade_is_served_by_a_worker_with_a_draft(self):
+        options = ["-n", 120, "--draft-len", "4"]
+        plain = self.generate("-n", 120)["tokens"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("cascade"), "--drafter", "cascade", "--suffix-corpus",
+                                  "64k") as worker:
+            for _ in range(2):
+                document = self.run_json("generate", "-m", self.target, "-p", PROMPT, *options, "--draft-worker",
+                                         worker.address)
+                self.assertEqual(document["tokens"], plain)
+                self.assertGreater(document["speculation"]["accepted"], 0)
+            self.assertEqual(worker.end(), 0)
+        for command in (["worker", "--drafter", "cascade", "--listen", self.socket("none")],
+                        ["generate", "-m", self.target, "-p", "a", "--drafter", "cascade"]):
+            self.assert_fails(*command, code=2, saying=["-m MODEL" if command[0] == "worker" else "needs -d DRAFT"])
 
     def test_clients_of_one_worker_do_not_share_a_corpus(self):
         """The second stream gets as little from the corpus as the first: both have one request, of the same text."""

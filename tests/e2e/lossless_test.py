@@ -1,6 +1,7 @@
-"""Greedy texts with speculation equal the plain ones: the bundled pair, every topology, draft length and thread count.
+"""Greedy texts with speculation equal the plain ones: the bundled pair, every topology, draft length and thread count; and greedy
+and coupled ones with every drafter.
 
-Run as: lossless_test.py BINARY MODELS N_PROMPTS
+Run as: lossless_test.py BINARY MODELS N_PROMPTS N_PROMPTS_OF_DRAFTERS
 
 Each run of `bench acceptance` decodes every prompt plainly and with the drafter and counts the texts that are equal;
 its checksum over all texts must then be the same for every draft length, every number of threads, and whether the
@@ -22,10 +23,30 @@ THREADS = ("1", "2")
 FULL = 3600
 
 
-def main(binary, models, n_prompts):
+DRAFTERS = (["ngram"], ["suffix"], ["suffix", "--suffix-corpus", "1M"], ["cascade", "--suffix-corpus", "1M"])
+
+
+def check_drafters(pilotfish, target, draft, prompts, n_prompts):
+    """Each drafter at a fixed and at a chosen length, greedy and coupled: texts that equal the plain ones."""
+    for drafter in DRAFTERS:
+        model = ["-d", draft] if drafter[0] == "cascade" else []
+        result = pilotfish.run("bench", "acceptance", "-m", target, "--drafter", *drafter, *model, "--prompts", prompts,
+                               "--limit", n_prompts, "-n", "64", "--draft-len", "4,auto", "--method", "coupled",
+                               "--temperature", "0,0.7", "--threads", "1", "--json", timeout=FULL)
+        assert result.code == 0, f"{drafter}: {result.err}"
+        assert len(result.json["runs"]) == 4, f"{drafter}: {len(result.json['runs'])} runs, expected 4"
+        for run in result.json["runs"]:
+            where = f"{' '.join(drafter)}, temperature {run['temperature']}, draft length {run['draft_len']}"
+            assert run["identical"] == n_prompts, f"{where}: {run['identical']} of {n_prompts} texts are equal"
+            assert run["speculation"]["accepted"] > 0, f"{where}: nothing was accepted"
+            print(f"{where}: {run['speculation']['accepted']} of {run['speculation']['drafted']} accepted", flush=True)
+
+
+def main(binary, models, n_prompts, n_of_drafters):
     target, draft, prompts = models / "target", models / "draft", models / "prompts.txt"
     with tempfile.TemporaryDirectory(prefix="pilotfish-test-") as folder:
         pilotfish = Pilotfish(binary, folder)
+        check_drafters(pilotfish, target, draft, prompts, n_of_drafters)
         seen = {}
 
         def measure(name, threads, *way):
@@ -59,4 +80,4 @@ def main(binary, models, n_prompts):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), int(sys.argv[3]))
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), int(sys.argv[3]), int(sys.argv[4]))

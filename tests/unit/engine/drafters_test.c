@@ -46,10 +46,13 @@ static void options_that_a_drafter_does_not_take_are_refused(void **state)
         { .drafter = NULL },
         { .drafter = "model", .draft = p->draft, .verifier = p->verifier },
     };
-    static const char *const says[] = {
-        "expected one of model, ngram, suffix", "needs a verifier", "neither a draft",  "100 bytes",
-        "expected 0 with the drafter ngram",    "needs a draft",    "takes no verifier"
-    };
+    static const char *const says[] = { "expected one of model, ngram, suffix, cascade",
+                                        "needs a verifier",
+                                        "neither a draft",
+                                        "100 bytes",
+                                        "expected 0 with the drafter ngram",
+                                        "needs a draft",
+                                        "takes no verifier" };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_drafter_options options = cases[i];
         options.size = sizeof options;

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "draft/cascade_drafter.h"
 #include "draft/model_drafter.h"
 #include "draft/ngram_drafter.h"
 #include "draft/suffix_drafter.h"
@@ -199,6 +200,31 @@ static void a_lookup_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allo
     }
     pf_peer_destroy(verifier);
     pf_tiny_side_close(&target);
+}
+
+/* Puts a cascade before a pair's drafter. */
+static void cascade_over(pair *p, int32_t n_vocab, int32_t max_sequences)
+{
+    const pf_model_info info = { .vocab_size = n_vocab, .max_context = 128 };
+    const pf_suffix_drafter_config config = { .max_sequences = max_sequences, .max_draft = 8, .corpus_bytes = 1 << 20 };
+    pf_peer *lookup;
+    pf_error error = { 0 };
+    assert_ok(pf_suffix_drafter_create(&info, &config, &lookup, &error), error);
+    assert_ok(pf_cascade_drafter_create(lookup, p->drafter, (pf_stop){ 0 }, &p->drafter, &error), error);
+}
+
+static void a_cascade_changes_no_token_of_greedy_or_coupled_text(void **state)
+{
+    (void)state;
+    const pf_sampling warm = { .temperature = 0.1f, .top_k = 4, .top_p = 1.0f, .seed = 8 };
+    pair p = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
+    cascade_over(&p, 128, 1);
+    assert_same_text(&p, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
+    assert_same_text(&p, PF_METHOD_COUPLED, warm, NULL, NULL);
+    const pf_cascade_counts counts = pf_cascade_drafter_counts(p.drafter);
+    assert_true(counts.n_lookups > 0);
+    assert_true(counts.n_models > 0);
+    close_pair(&p);
 }
 
 static void plain_decoding_is_one_text_under_every_method(void **state)
@@ -469,6 +495,20 @@ static void rejection_is_exact_with_tokens_that_are_looked_up(void **state)
     if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
 }
 
+static void rejection_is_exact_with_a_cascade(void **state)
+{
+    (void)state;
+    pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
+    cascade_over(&p, V, AT_ONCE);
+    int32_t n_refused;
+    const double tail = test_three_tokens_of(p.drafter, V, 0, NULL, &n_refused);
+    const pf_cascade_counts counts = pf_cascade_drafter_counts(p.drafter);
+    close_pair(&p);
+    if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
+    assert_true(counts.n_lookups > TRIALS / 100);
+    assert_true(counts.n_models > TRIALS / 100);
+}
+
 /* A lookup that declared the frequencies as if its token had been drawn from them. */
 static void declare_half(void *user, pf_proposal *proposal)
 {
@@ -615,6 +655,7 @@ int main(void)
         cmocka_unit_test(greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
         cmocka_unit_test(a_lookup_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing),
+        cmocka_unit_test(a_cascade_changes_no_token_of_greedy_or_coupled_text),
         cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
         cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),
@@ -624,6 +665,7 @@ int main(void)
         cmocka_unit_test(rejection_is_exact_with_ids_that_the_draft_excludes),
         cmocka_unit_test(rejection_is_exact_with_bare_tokens),
         cmocka_unit_test(rejection_is_exact_with_tokens_that_are_looked_up),
+        cmocka_unit_test(rejection_is_exact_with_a_cascade),
         cmocka_unit_test(frequencies_declared_for_looked_up_tokens_are_caught),
         cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),
         cmocka_unit_test(drawn_tokens_judged_as_bare_ones_are_exact),

@@ -59,6 +59,16 @@ static void close_service(service *s)
     pf_metrics_destroy(s->metrics);
 }
 
+/* What the cache of a verifier here has room for, by the defaults of pf_engine_options; 0: it is elsewhere. */
+static int64_t cache_tokens(const pf_options *o, const pf_setup *setup)
+{
+    enum { USUAL_KV_SEQUENCES = 8 };
+    const int32_t most =
+        o->max_sequences > 0 && o->max_sequences < USUAL_KV_SEQUENCES ? o->max_sequences : USUAL_KV_SEQUENCES;
+    const int32_t n = o->kv_sequences > 0 ? o->kv_sequences : most;
+    return o->verifier ? 0 : (int64_t)n * setup->verifier_info.max_context;
+}
+
 static pf_status serve(service *s, pf_out *out, pf_error *error)
 {
     const pf_web_options web = {
@@ -70,6 +80,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .plain_sessions = s->sessions.plain,
                  .n_sessions = s->sessions.n,
                  .max_context = s->setup.max_context,
+                 .kv_tokens = cache_tokens(s->options, &s->setup),
                  .n_ids = pf_model_ids(&s->setup.verifier_info),
                  .chat_ends = s->ends.ids,
                  .n_chat_ends = s->ends.n,

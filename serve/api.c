@@ -408,6 +408,8 @@ pf_status pf_api_create(const pf_api_options *options, pf_api **out, pf_error *e
     pf_api *api = calloc(1, sizeof *api);
     if (!api) return pf_fail(error, PF_NOMEM, "no memory for the API");
     api->options = *options;
+    pthread_mutex_init(&api->room_mutex, NULL);
+    pthread_cond_init(&api->room_changed, NULL);
     api->created = (int64_t)time(NULL);
     const pf_status status = start(api, error);
     if (status == PF_OK)
@@ -433,6 +435,8 @@ void pf_api_destroy(pf_api *api)
     if (!api) return;
     pf_task_queue_destroy(api->preparing); /* its tasks give work to the other */
     pf_task_queue_destroy(api->generating);
+    pthread_cond_destroy(&api->room_changed);
+    pthread_mutex_destroy(&api->room_mutex);
     free(api->results);
     free(api);
 }

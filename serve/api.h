@@ -29,6 +29,7 @@ typedef struct {
     /* [n_sessions] each used by one thread: with the drafter, and of the same verifier without it (NULL: there is no drafter). */
     pf_session *const *sessions, *const *plain_sessions;
     int32_t n_sessions;
+    int64_t kv_tokens;          /* that the KV cache has room for, of all texts; 0: not bounded */
     int32_t max_context, n_ids; /* tokens of a text; ids that a prompt may have are below n_ids */
     const int32_t *chat_ends;   /* [n_chat_ends] that end an answer of a chat */
     int32_t n_chat_ends;

@@ -2,6 +2,8 @@
 #ifndef PF_SERVE_API_PARTS_H
 #define PF_SERVE_API_PARTS_H
 
+#include <pthread.h>
+
 #include "serve/api.h"
 #include "serve/api_error.h"
 #include "serve/api_request.h"
@@ -14,6 +16,12 @@ struct pf_api {
     pf_task_queue *generating; /* a thread for each session */
     pf_result *results;        /* [n_sessions] one for each of those threads */
     volatile bool drains;
+
+    /* Texts begin in order, each once the KV cache has room for all that it may become. */
+    pthread_mutex_t room_mutex;
+    pthread_cond_t room_changed;
+    int64_t n_reserved;        /* tokens */
+    uint64_t n_asked, n_begun; /* texts */
 };
 
 /* Replies. document: its reference is taken; NULL: no memory. */

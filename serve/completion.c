@@ -221,6 +221,39 @@ static pf_status finish_text(choice *ch)
     return PF_OK;
 }
 
+enum { PAGE_AND_DRAFT_TOKENS = 128 }; /* a page that is begun, and the rows of a proposal */
+
+/* Waits for room of n tokens in the KV cache, behind the texts that asked before. A client that is gone takes none. */
+static bool reserve(pf_api *api, int64_t n, const volatile bool *gone)
+{
+    enum { LOOK_NS = 50 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
+    const int64_t budget = api->options.kv_tokens;
+    pthread_mutex_lock(&api->room_mutex);
+    const uint64_t turn = api->n_asked++;
+    while (turn != api->n_begun || (!*gone && api->n_reserved > 0 && api->n_reserved + n > budget)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        (void)pthread_cond_timedwait(&api->room_changed, &api->room_mutex, &until);
+    }
+    const bool takes = !*gone;
+    api->n_begun++;
+    if (takes) api->n_reserved += n;
+    pthread_cond_broadcast(&api->room_changed);
+    pthread_mutex_unlock(&api->room_mutex);
+    return takes;
+}
+
+static void give_back(pf_api *api, int64_t n)
+{
+    pthread_mutex_lock(&api->room_mutex);
+    api->n_reserved -= n;
+    pthread_cond_broadcast(&api->room_changed);
+    pthread_mutex_unlock(&api->room_mutex);
+}
+
 static void generate(choice *ch, int32_t thread)
 {
     completion *c = ch->of;
@@ -231,7 +264,11 @@ static void generate(choice *ch, int32_t thread)
     pf_result *result = &c->api->results[thread];
     *result = (pf_result){ .size = sizeof *result };
     pf_error why = { 0 };
-    pf_status status = pf_generate(session, &request, result, &why);
+    const int64_t all = (int64_t)request.n_prompt + request.max_new_tokens + PAGE_AND_DRAFT_TOKENS;
+    const int64_t n_reserved = o->kv_tokens > 0 ? (all < o->max_context ? all : o->max_context) : 0;
+    const bool has_room = n_reserved == 0 || reserve(c->api, n_reserved, pf_http_gone(c->exchange));
+    pf_status status = has_room ? pf_generate(session, &request, result, &why) : PF_CANCELLED;
+    if (has_room && n_reserved > 0) give_back(c->api, n_reserved);
     if (status == PF_OK) {
         take_figures(ch, result);
         status = finish_text(ch);

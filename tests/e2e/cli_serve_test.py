@@ -381,6 +381,12 @@ class Service(ServeCase):
             self.assertEqual({r.json["choices"][0]["text"] for r in replies}, {plain})
             self.assertGreater(sum(r.json["usage"]["speculative"]["drafted"] for r in replies), 0)
 
+    def test_texts_wait_for_room_in_the_cache(self):
+        with self.serve("--kv-sequences", 1, "--context", 512) as server:
+            values = [self.greedy(f"the {i} thin other", tokens=100) for i in range(16)]
+            replies = at_once([lambda v=v: Client(server.address).post(TEXT, v) for v in values])
+            self.assertEqual([r.status for r in replies], [200] * 16)
+
     def test_a_unix_socket_and_a_drafter_without_a_model(self):
         with self.serve("--drafter", "ngram", address=self.socket("serve")) as server:
             reply = Client(server.address).post(TEXT, self.greedy()).json

@@ -154,3 +154,30 @@ pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, s
         *out = prompts;
     return status;
 }
+
+static int compare_prompts(const void *a, const void *b)
+{
+    const pf_prompt *p = *(const pf_prompt *const *)a, *q = *(const pf_prompt *const *)b;
+    int order = strcmp(p->category, q->category);
+    for (size_t i = 0; order == 0 && i < p->n_turns && i < q->n_turns; i++) order = strcmp(p->turns[i], q->turns[i]);
+    return order != 0 ? order : (p->n_turns > q->n_turns) - (p->n_turns < q->n_turns);
+}
+
+pf_status pf_prompts_check_repeats(const char *path, const pf_prompts *prompts, pf_error *error)
+{
+    const pf_prompt **sorted = malloc((prompts->n + 1) * sizeof *sorted);
+    if (!sorted) return pf_fail(error, PF_NOMEM, "%s: no memory to compare %zu prompts", path, prompts->n);
+    for (size_t i = 0; i < prompts->n; i++) sorted[i] = &prompts->items[i];
+    qsort(sorted, prompts->n, sizeof *sorted, compare_prompts);
+    pf_status status = PF_OK;
+    for (size_t i = 1; i < prompts->n && status == PF_OK; i++) {
+        if (compare_prompts(&sorted[i - 1], &sorted[i]) != 0) continue;
+        const size_t a = (size_t)(sorted[i - 1] - prompts->items), b = (size_t)(sorted[i] - prompts->items);
+        const size_t first = a < b ? a : b;
+        status = pf_fail(error, PF_INVALID,
+                         "%s: prompt %zu repeats prompt %zu, expected each once: a repeated one inflates acceptance",
+                         path, a + b - first + 1, first + 1);
+    }
+    free(sorted);
+    return status;
+}

@@ -26,6 +26,10 @@ typedef struct {
  * NUL, or is one JSON array.  PF_INVALID: no prompt.  PF_NOMEM.  The caller frees *out with pf_prompts_clear. */
 PF_MUST_USE pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, size_t limit,
                                        pf_prompts *out, pf_error *error);
+
+/* PF_INVALID: two prompts of a category have the same turns, which inflates what is measured; the sentence names them by `path`.
+ * PF_NOMEM. */
+PF_MUST_USE pf_status pf_prompts_check_repeats(const char *path, const pf_prompts *prompts, pf_error *error);
 void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */
 
 #endif

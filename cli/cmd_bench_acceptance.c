@@ -1,5 +1,6 @@
 /* pilotfish bench acceptance: how much of what a drafter proposes is accepted, and what that gains. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 
 #include "bench/acceptance.h"
 #include "bench/statistics.h"
+#include "bench/what_if.h"
+#include "cli/acceptance_report.h"
 #include "cli/bench_simulate.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
@@ -21,11 +24,11 @@ enum { DEFAULT_NEW_TOKENS = 64, DEFAULT_SEED = 1 };
 
 /* ---- the bundled prompts ---------------------------------------------------------------------------------------- */
 
-/* models/prompts.txt: beside the binary's build or install, in the current directory, or where it is installed. */
+/* models/questions.jsonl: beside the binary's build or install, in the current directory, or where it is installed. */
 static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
 {
-    static const char *const places[] = { "models/prompts.txt", "../models/prompts.txt", "../../models/prompts.txt",
-                                          "../share/pilotfish/models/prompts.txt" };
+    static const char *const places[] = { "models/questions.jsonl", "../models/questions.jsonl",
+                                          "../../models/questions.jsonl", "../share/pilotfish/models/questions.jsonl" };
     char binary[PF_MAX_PATH];
     const ssize_t n = readlink("/proc/self/exe", binary, sizeof binary - 1);
     binary[n > 0 ? n : 0] = '\0';
@@ -36,12 +39,13 @@ static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
         if (length < PF_MAX_PATH && access(out, R_OK) == 0) return PF_OK;
     }
     for (size_t i = 0; i < 2; i++) {
-        snprintf(out, PF_MAX_PATH, "%s", i ? PF_DATA_DIR "/models/prompts.txt" : places[0]);
+        snprintf(out, PF_MAX_PATH, "%s", i ? PF_DATA_DIR "/models/questions.jsonl" : places[0]);
         if (access(out, R_OK) == 0) return PF_OK;
     }
-    return pf_fail(error, PF_UNAVAILABLE,
-                   "the bundled models/prompts.txt is neither beside the binary (%.200s) nor here: give --prompts FILE",
-                   binary);
+    return pf_fail(
+        error, PF_UNAVAILABLE,
+        "the bundled models/questions.jsonl is neither beside the binary (%.200s) nor here: give --prompts FILE",
+        binary);
 }
 
 /* ---- reporting -------------------------------------------------------------------------------------------------- */
@@ -69,6 +73,37 @@ static const char *method_of(const pf_acceptance_setting *setting)
     return setting->method ? pf_method_name(setting->method) : "rejection";
 }
 
+/* For each position, null where nothing reached it. */
+static json_t *conditional_json(const pf_speculation *s)
+{
+    json_t *rates = json_array();
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
+        json_array_append_new(rates, pf_json_number(pf_what_if_conditional(s, i)));
+    return rates;
+}
+
+static json_t *what_if_json(const pf_strings *given, const pf_speculation *s)
+{
+    json_t *points = json_array();
+    for (int32_t i = 0; i < given->n; i++) {
+        pf_what_if_costs costs;
+        if (!pf_what_if_parse(given->items[i], &costs)) continue; /* checked before */
+        const pf_what_if best = pf_what_if_best(s, &costs);
+        json_array_append_new(
+            points, json_pack("{s:o, s:o, s:o, s:i, s:o, s:o}", "verify_ms", pf_json_number(costs.verify_ms),
+                              "draft_ms", pf_json_number(costs.draft_ms), "round_trip_us",
+                              pf_json_number(costs.round_trip_us), "best_draft_len", best.draft_len, "expected_length",
+                              pf_json_number(best.length), "speedup", pf_json_number(best.speedup)));
+    }
+    return points;
+}
+
+/* Tokens that a round commits by the rates of its positions; of a length that is chosen none is said. */
+static double expected_length(const pf_acceptance_setting *setting, const pf_speculation *s)
+{
+    return setting->draft_len == PF_DRAFT_LEN_AUTO || s->rounds == 0 ? NAN : pf_what_if_length(s, setting->draft_len);
+}
+
 static json_t *run_json(const pf_options *o, const pf_acceptance_setting *setting, const pf_acceptance_run *run)
 {
     const pf_acceptance_figures *f = &run->total;
@@ -89,6 +124,12 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
     json_object_set_new(object, "speedup", pf_json_number(pf_acceptance_speedup(f)));
     json_object_set_new(object, "predicted_speedup", pf_json_number(pf_acceptance_predicted_speedup(f)));
     json_object_set_new(object, "speculation", pf_json_speculation(&f->speculation));
+    json_object_set_new(object, "drafter", json_string(pf_setup_drafter_word(o->drafter)));
+    json_object_set_new(object, "expected_length", pf_json_number(expected_length(setting, &f->speculation)));
+    json_object_set_new(object, "per_position_conditional", conditional_json(&f->speculation));
+    if (o->what_if.n > 0 &&
+        setting->draft_len != PF_DRAFT_LEN_AUTO) /* the rates of a chosen length are not those of any fixed one */
+        json_object_set_new(object, "what_if", what_if_json(&o->what_if, &f->speculation));
     json_object_set_new(object, "by_category", categories_json(run));
     return object;
 }
@@ -117,6 +158,19 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     pf_out_flush(out);
 }
 
+static void print_what_if(pf_out *out, const pf_strings *given, const pf_speculation *s)
+{
+    for (int32_t i = 0; i < given->n; i++) {
+        pf_what_if_costs costs;
+        if (!pf_what_if_parse(given->items[i], &costs)) continue;
+        const pf_what_if best = pf_what_if_best(s, &costs);
+        pf_out_print(out,
+                     "  step %.4g ms, pass %.4g ms, trip %.4g us: best length %d, %.2f tokens a round, speed-up %.2f\n",
+                     costs.verify_ms, costs.draft_ms, costs.round_trip_us, best.draft_len, best.length, best.speedup);
+    }
+    pf_out_flush(out);
+}
+
 /* ---- the grid --------------------------------------------------------------------------------------------------- */
 
 /* Runs that have been measured; the last one, where it was interrupted, over fewer requests. */
@@ -134,6 +188,7 @@ static void add_run(grid *g, const pf_acceptance_setting *setting, const pf_acce
     if (g->options->json) return;
     if (json_array_size(g->runs) == 1) print_head(g->out);
     print_run(g->out, setting, run);
+    if (setting->draft_len != PF_DRAFT_LEN_AUTO) print_what_if(g->out, &g->options->what_if, &run->total.speculation);
 }
 
 static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
@@ -193,11 +248,29 @@ static pf_status read_prompts(const pf_options *options, pf_prompts *out, pf_err
     PF_TRY(pf_input_read(path, &text, &n_bytes, error));
     const pf_status status = pf_prompts_parse(pf_input_name(path), text, n_bytes, (size_t)options->limit, out, error);
     free(text);
+    return status == PF_OK ? pf_prompts_check_repeats(pf_input_name(path), out, error) : status;
+}
+
+/* Threads are started, weights and pages are touched, by a prompt that is not counted. */
+static pf_status warm_up(const grid *g, const pf_acceptance_bench *bench)
+{
+    pf_prompts first = { .items = bench->prompts->items, .n = 1 };
+    pf_acceptance_bench short_bench = *bench;
+    pf_acceptance_run *run = calloc(1, sizeof *run);
+    if (!run) return pf_fail(g->error, PF_NOMEM, "no memory for the figures");
+    short_bench.prompts = &first;
+    short_bench.progress = NULL;
+    const pf_acceptance_setting setting = { g->options->methods[0], g->options->temperatures[0],
+                                            g->options->draft_lens[0] };
+    const pf_status status = pf_bench_acceptance(&short_bench, &setting, run, g->error);
+    pf_acceptance_run_clear(run);
+    free(run);
     return status;
 }
 
 static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
 {
+    if (g->options->report_file) PF_TRY(pf_acceptance_report_check(g->options->report_file, g->error));
     PF_TRY(read_prompts(g->options, prompts, g->error));
     PF_TRY(pf_setup_open(g->options, true, setup, g->error));
     if (!setup->tokenizer)
@@ -217,6 +290,7 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
     };
     pf_setup_stop_tokens(setup, g->options, &bench.stop_tokens, &bench.n_stop_tokens);
     g->bench = &bench;
+    if (g->options->warm_up) PF_TRY(warm_up(g, &bench));
     return run_grid(g);
 }
 
@@ -235,6 +309,12 @@ static int check(const pf_options *o)
         for (int32_t t = 0; t < o->n_temperatures || t == 0; t++)
             any = any || o->methods[m] != PF_METHOD_GREEDY || o->n_temperatures == 0 || o->temperatures[t] == 0.0f;
     if (!any) return pf_options_misuse(self, "--method greedy is for --temperature 0");
+    pf_what_if_costs costs;
+    for (int32_t i = 0; i < o->what_if.n; i++)
+        if (!pf_what_if_parse(o->what_if.items[i], &costs))
+            return pf_options_misuse(
+                self, "--what-if is \"%.40s\", expected STEP:PASS:TRIP in ms, ms and us, such as 20:3:100",
+                o->what_if.items[i]);
     return pf_setup_check_trial(self, o);
 }
 
@@ -258,6 +338,11 @@ static int run(const pf_options *given, pf_out *out)
     if (options.json && (interrupted || status == PF_OK || json_array_size(g.runs) > 0)) {
         const int written = pf_out_json(out, json_pack("{s:O}", "runs", g.runs));
         if (written != PF_EXIT_DONE) code = written;
+    }
+    if (options.report_file && json_array_size(g.runs) > 0 && code != PF_EXIT_FAILED) {
+        const pf_status written = pf_acceptance_report_write(
+            options.report_file, "Speculative decoding: acceptance and speed-up", g.runs, &error);
+        if (written != PF_OK) code = pf_out_fail_error(written, &error);
     }
     json_decref(g.runs);
     return code;

@@ -108,6 +108,9 @@ typedef struct {
     int32_t bench_prompt_len, bench_gen_len, bench_context, limit;
     pf_roundtrip_plan trips;
     const char *prompts_file;
+    const char *report_file;
+    pf_strings what_if;
+    bool warm_up;
     const char *bench_op, *bench_format; /* NULL: all */
     bool quick;
     int32_t rows[PF_MAX_LIST], n_rows; /* of a pass */

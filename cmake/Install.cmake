@@ -6,7 +6,7 @@
 #   lib/pkgconfig/pilotfish.pc
 #   lib/cmake/Pilotfish/             find_package(Pilotfish) gives Pilotfish::pilotfish
 #   share/man/man1/pilotfish.1
-#   share/pilotfish/models/prompts.txt   what bench acceptance takes by default
+#   share/pilotfish/models/questions.jsonl   what bench acceptance takes by default
 set(PF_PUBLIC_HEADERS ${CMAKE_SOURCE_DIR}/include/pilotfish.h ${CMAKE_SOURCE_DIR}/include/pilotfish_peer.h)
 
 # The version has one place, the header; the project's must be the same.
@@ -89,5 +89,5 @@ configure_file(${CMAKE_SOURCE_DIR}/cmake/pilotfish.pc.in ${CMAKE_BINARY_DIR}/pil
 install(FILES ${CMAKE_BINARY_DIR}/pilotfish.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(TARGETS pilotfish RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES ${CMAKE_SOURCE_DIR}/models/prompts.txt DESTINATION ${CMAKE_INSTALL_DATADIR}/pilotfish/models)
+install(FILES ${CMAKE_SOURCE_DIR}/models/questions.jsonl DESTINATION ${CMAKE_INSTALL_DATADIR}/pilotfish/models)
 install(FILES ${CMAKE_SOURCE_DIR}/docs/pilotfish.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -45,6 +45,8 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
     pf_drafts_by by;
     PF_TRY(pf_drafter_parse(options->role == PF_ROLE_NGRAM_DRAFTER ? "ngram" : options->drafter, &by, error));
+    if (options->role != PF_ROLE_VERIFIER && !pf_drafts_by_model(by) && engine)
+        return pf_fail(error, PF_INVALID, "there is an engine, expected none for a drafter without a model");
     if (options->role != PF_ROLE_VERIFIER && !pf_drafts_by_model(by))
         return make_lookup_drafter(options, by, out, error);
     if (!engine) return pf_fail(error, PF_INVALID, "there is no engine, expected one for a model's role");

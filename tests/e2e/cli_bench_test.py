@@ -181,7 +181,7 @@ class Benchmarks(Case):
         prompts = self.root / "mixed.jsonl"
         unnamed, null, a = {}, {"category": None}, {"category": "a"}
         for lines, counted in [([unnamed, a, null], {"": 2, "a": 1}), ([null, unnamed], {})]:
-            prompts.write_text("".join(json.dumps({"turns": ["the"], **line}) + "\n" for line in lines))
+            prompts.write_text("".join(json.dumps({"turns": [f"the {i}"], **line}) + "\n" for i, line in enumerate(lines)))
             run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
             self.assertEqual({c: figures["requests"] for c, figures in run["by_category"].items()}, counted)
 
@@ -209,8 +209,8 @@ class Benchmarks(Case):
         said = answer(first)
         then = answer(first + said + ids("\n\n", "--no-special") + ids("thin", "--no-special"))
         self.assertEqual(bench([{"turns": ["the other", "thin"]}])["text_checksum"], checksum(said + then))
-        drawn = [answer(first, "--temperature", "1", "--seed", seed) for seed in (7, 8)]
-        run = bench(2 * [{"turns": ["the other"]}], "--method", "coupled", "--temperature", "1", "--seed", "7")
+        drawn = [answer(ids(text), "--temperature", "1", "--seed", seed) for text, seed in (("the other", 7), ("the thin", 8))]
+        run = bench([{"turns": ["the other"]}, {"turns": ["the thin"]}], "--method", "coupled", "--temperature", "1", "--seed", "7")
         self.assertEqual(run["text_checksum"], checksum(drawn[0] + drawn[1]))
 
     def test_acceptance_finds_the_bundled_prompts_from_any_directory(self):
@@ -218,6 +218,40 @@ class Benchmarks(Case):
                                  "--limit", "2", "--json"], cwd=self.root, capture_output=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["runs"][0]["requests"], 2)
+
+    def test_acceptance_predicts_other_deployments_and_writes_a_report(self):
+        prompts, page = self.root / "two.jsonl", self.root / "report.html"
+        prompts.write_text("".join(json.dumps({"category": f"<{c}>", "turns": [f"the {c}"]}) + "\n" for c in "ab"))
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "40", "--draft-len", "3,auto"]
+        runs = self.run_json(*bench, "--warm-up", "--what-if", "20:3:100", "--what-if", "20:90:0", "--report", page)["runs"]
+        for run in runs:
+            self.assertEqual(run["requests"], 2)
+            marginal, conditional = run["speculation"]["per_position"], run["per_position_conditional"]
+            for i, rate in enumerate(conditional[:3]):
+                before = marginal[i - 1] if i else 1
+                if rate is not None and before:
+                    self.assertAlmostEqual(rate, min(1, marginal[i] / before), places=6)
+            self.assertEqual(run["expected_length"] is None, run["draft_len"] == "auto")
+            if run["draft_len"] == "auto":
+                self.assertNotIn("what_if", run)
+                continue
+            self.assertEqual([p["verify_ms"] for p in run["what_if"]], [20, 20])
+            self.assertEqual((run["what_if"][1]["best_draft_len"], run["what_if"][1]["speedup"]), (0, 1))
+        text = page.read_text()
+        self.assertEqual(text.count("<svg"), 2)
+        self.assertIn("&lt;a&gt;", text)
+        self.assertNotIn("<a>", text)
+        self.assertNotIn("http", text)
+        self.assertIn("prefers-color-scheme:dark", text)
+        self.assertIn(b"best length", self.run_ok(*bench, "--what-if", "20:3:100").out)
+        self.assert_fails(*bench, "--what-if", "20:3", code=2, saying=["expected STEP:PASS:TRIP"])
+        self.assert_fails(*bench, "--report", self.root / "none" / "x.html", saying=["cannot be written"])
+
+    def test_acceptance_refuses_repeated_prompts(self):
+        prompts = self.root / "twice.txt"
+        prompts.write_text("the\nthin\nthe\n")
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                          saying=["prompt 3 repeats prompt 1"])
 
     def test_acceptance_names_a_line_that_is_not_a_prompt(self):
         prompts = self.root / "bad.jsonl"
@@ -276,8 +310,8 @@ class Benchmarks(Case):
 
     def test_acceptance_skips_blank_lines(self):
         prompts = self.root / "spaced"
-        for text in ("the", '{"turns": ["the"]}'):
-            prompts.write_text(f"\n{text}\n \n\t\n \t \r\n{text}\t \n\t")
+        for text, other in (("the", "thin"), ('{"turns": ["the"]}', '{"turns": ["thin"]}')):
+            prompts.write_text(f"\n{text}\n \n\t\n \t \r\n{other}\t \n\t")
             run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
             self.assertEqual(run["requests"], 2)
 

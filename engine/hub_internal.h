@@ -51,6 +51,7 @@ struct hub_client {
     hub_client *next_taken;
     hub_client *next_in_lane, **previous_in_lane;
     uint64_t submitted_ns; /* when the oldest message of `in` came */
+    uint64_t taken_ns;     /* the same of `taken`; of the hub's thread */
     uint64_t answered_ns;  /* when it was last answered */
     bool is_owed;          /* an answer is to come */
     bool is_away;          /* answered, and expected to go on */

@@ -75,6 +75,7 @@ static void take_ready(hub_client *c, int32_t *n_free)
 
 static void add_taken(hub_client *c)
 {
+    c->taken_ns = c->submitted_ns;
     c->next_taken = c->lane->taken;
     c->lane->taken = c;
 }
@@ -112,7 +113,7 @@ static pf_status submit_taken(hub_lane *lane, pf_error *error)
 {
     pf_merged_peer_set_step_ns(lane->merged, lane->service == PF_SERVICE_DRAFTER ? lane->hub->step_ns : 0);
     for (hub_client *c = lane->taken; c; c = c->next_taken)
-        PF_TRY(pf_dispatch_submit(lane->dispatch, c, &c->taken->batch, NULL, pf_now_ns() - c->submitted_ns, error));
+        PF_TRY(pf_dispatch_submit(lane->dispatch, c, &c->taken->batch, NULL, pf_now_ns() - c->taken_ns, error));
     return PF_OK;
 }
 

@@ -97,6 +97,7 @@ pf_forward_backend pf_cpu_backend(pf_context *context)
                                  .state = context,
                                  .limits = { .max_tokens = config->max_tokens,
                                              .max_sequences = config->max_sequences,
+                                             .max_forks = config->max_forks,
                                              .max_rows = config->max_rows,
                                              .max_logit_rows = config->max_logit_rows,
                                              .n_vocab = pf_context_n_vocab(context),

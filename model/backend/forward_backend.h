@@ -29,6 +29,7 @@
 typedef struct {
     int32_t max_tokens;     /* longest sequence */
     int32_t max_sequences;  /* acquired at once */
+    int32_t max_forks;      /* short forks of them besides */
     int32_t max_rows;       /* rows of one pass */
     int32_t max_logit_rows; /* rows of one pass that have logits */
     int32_t n_vocab;        /* logits of a row: rows of the embedding */

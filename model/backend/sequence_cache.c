@@ -232,6 +232,21 @@ pf_status pf_sequence_cache_keep(pf_sequence_cache *cache, int32_t slot, int32_t
     return status;
 }
 
+/* ---- forks ----------------------------------------------------------------------------------------------------- */
+
+pf_status pf_sequence_cache_fork(const pf_sequence_cache *cache, int32_t slot, int32_t length, int64_t *out)
+{
+    return pf_forward_fork(backend_of(cache), of_slot(cache, slot)->sequence, length, out);
+}
+
+void pf_sequence_cache_adopt(pf_sequence_cache *cache, int32_t slot, int64_t fork, int32_t n_shared)
+{
+    pf_cached_sequence *s = of_slot(cache, slot);
+    pf_forward_release(backend_of(cache), s->sequence);
+    s->sequence = fork;
+    pf_prefix_cut(&s->blocks, n_shared);
+}
+
 /* ---- passes ---------------------------------------------------------------------------------------------------- */
 
 static bool is_among(const pf_span *spans, int32_t n, int64_t sequence)
@@ -259,6 +274,7 @@ static pf_cached_sequence *find_idle(const pf_sequence_cache *cache, const pf_sp
 
 static bool make_room(pf_sequence_cache *cache, const pf_span *spans, int32_t n)
 {
+    if (cache->config.drop_forks && cache->config.drop_forks(cache->config.owner)) return true;
     if (drop_oldest(cache, NULL)) return true;
     pf_cached_sequence *idle = find_idle(cache, spans, n);
     if (!idle || cut(cache, idle, 0) != PF_OK) return false;
@@ -266,13 +282,19 @@ static bool make_room(pf_sequence_cache *cache, const pf_span *spans, int32_t n)
     return true;
 }
 
+pf_status pf_sequence_cache_try(pf_sequence_cache *cache, const pf_span *spans, int32_t n_spans)
+{
+    const pf_status status = pf_simulated_run(&cache->simulated, backend_of(cache), spans, n_spans);
+    if (status == PF_OK) cache->counts.n_passes++;
+    for (int32_t i = 0; status == PF_OK && i < n_spans; i++) cache->counts.n_rows += (uint64_t)spans[i].n_tokens;
+    return status;
+}
+
 pf_status pf_sequence_cache_run(pf_sequence_cache *cache, const pf_span *spans, int32_t n_spans)
 {
     pf_status status;
-    do status = pf_simulated_run(&cache->simulated, backend_of(cache), spans, n_spans);
+    do status = pf_sequence_cache_try(cache, spans, n_spans);
     while (status == PF_LIMIT && make_room(cache, spans, n_spans));
-    if (status == PF_OK) cache->counts.n_passes++;
-    for (int32_t i = 0; status == PF_OK && i < n_spans; i++) cache->counts.n_rows += (uint64_t)spans[i].n_tokens;
     return status;
 }
 

@@ -12,8 +12,9 @@
  * - Hashes choose a sequence, the tokens themselves decide how much of it is the same.
  * - What layers that keep a state cannot go back to (pf_forward_reachable) is not taken.
  * - Places and pages go to open sequences first. A retained sequence has a place that no open one needs. Where a pass finds the cache
- *   full, retained sequences are dropped, the least recently used first, then the open one that has been idle longest loses what
- *   the cache holds of it; its owner has the tokens and reads them again.
+ *   full, forks are dropped, then retained sequences, the least recently used first, then the open one that has been idle longest loses
+ *   what the cache holds of it; its owner has the tokens and reads them again.
+ * - A fork of an open slot (backend.limits.max_forks) belongs to the caller, which extends it, and lets the slot adopt it or releases it.
  *
  * A slot's tokens are its owner's array, which at every call has those that the cache holds of the slot.
  * Rows do not depend on the pass that computed them (DESIGN, invariant 2), so what is reused is bit for bit what would be computed.
@@ -41,6 +42,10 @@ typedef struct {
     /* How long an open slot has been idle; 0: it may not be evicted. */
     uint64_t (*idle_ns)(const void *user, int32_t slot);
     const void *user;
+
+    /* Release forks whose pages a pass needs more; false: there were none. NULL: there never are. */
+    bool (*drop_forks)(void *owner);
+    void *owner;
 } pf_sequence_cache_config;
 
 /* Since creation. */
@@ -98,6 +103,17 @@ PF_MUST_USE pf_status pf_sequence_cache_keep(pf_sequence_cache *cache, int32_t s
 
 /* Pages of the backend's cache, and those in use; 0: not known. */
 void pf_sequence_cache_pages(const pf_sequence_cache *cache, int64_t *n_pages, int64_t *n_used);
+
+/* A fork of the first `length` tokens of an open slot. The caller releases it (pf_forward_release), or lets a slot adopt it. PF_LIMIT:
+ * no room.  PF_INVALID: length is negative, exceeds the slot's, or is not reachable. */
+PF_MUST_USE pf_status pf_sequence_cache_fork(const pf_sequence_cache *cache, int32_t slot, int32_t length,
+                                             int64_t *out);
+
+/* The fork, whose first n_shared tokens are those of the slot, becomes the slot's sequence; the one it had is released. */
+void pf_sequence_cache_adopt(pf_sequence_cache *cache, int32_t slot, int64_t fork, int32_t n_shared);
+
+/* pf_forward_run, without making room. */
+PF_MUST_USE pf_status pf_sequence_cache_try(pf_sequence_cache *cache, const pf_span *spans, int32_t n_spans);
 
 /* pf_forward_run, with as much room as can be made. */
 PF_MUST_USE pf_status pf_sequence_cache_run(pf_sequence_cache *cache, const pf_span *spans, int32_t n_spans);

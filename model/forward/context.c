@@ -16,6 +16,7 @@ enum {
     MAX_SEQUENCES = 1 << 16,
     FIRST_LOGIT_ROWS = 8,
     MANY_ROWS = 256,
+    PAGES_OF_FORK = 2, /* the last of its parent, which it copies, and one more */
 };
 
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
@@ -38,7 +39,7 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
                            .n_kv_heads = model->config.n_kv_heads,
                            .head_dim = model->config.head_dim,
                            .page_tokens = pf_isa_page_tokens(model->kernels.isa),
-                           .max_sequences = config->max_sequences,
+                           .max_sequences = config->max_sequences + config->max_forks,
                            .max_tokens = config->max_tokens,
                            .budget_bytes = config->kv_budget_bytes };
 }
@@ -66,6 +67,8 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
                        c.max_tokens, model->config.max_context);
     if (c.max_sequences < 1 || c.max_sequences > MAX_SEQUENCES)
         return pf_fail(error, PF_INVALID, "max_sequences is %d, expected 1 to %d", c.max_sequences, MAX_SEQUENCES);
+    if (c.max_forks < 0 || c.max_forks > MAX_SEQUENCES)
+        return pf_fail(error, PF_INVALID, "max_forks is %d, expected 0 to %d", c.max_forks, MAX_SEQUENCES);
     if (c.max_rows < 1 || c.max_rows > MAX_ROWS)
         return pf_fail(error, PF_INVALID, "max_rows is %d, expected 1 to %d", c.max_rows, MAX_ROWS);
     if (c.max_logit_rows < 1 || c.max_logit_rows > c.max_rows)
@@ -83,8 +86,10 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
         const pf_kv_config kv = kv_config(model, &c);
         const size_t page_tokens = (size_t)kv.page_tokens,
                      pages = ((size_t)c.max_tokens + page_tokens - 1) / page_tokens + 1;
-        if (!pf_size_mul(pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes) ||
-            !pf_size_mul(c.kv_budget_bytes, (size_t)c.kv_sequences, &c.kv_budget_bytes))
+        size_t n_pages;
+        if (!pf_size_mul(pages, (size_t)c.kv_sequences, &n_pages) ||
+            !pf_size_add(n_pages, PAGES_OF_FORK * (size_t)c.max_forks, &n_pages) ||
+            !pf_size_mul(n_pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes))
             return pf_fail(error, PF_LIMIT, "the KV cache of %d x %d tokens is larger than can be addressed",
                            c.kv_sequences, c.max_tokens);
     }
@@ -231,7 +236,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     lay_out_plan(c, model, arena);
 
     pf_head_lay_out_pass(&model->head, n_threads, arena, &c->head);
-    c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
+    c->spans = pf_arena_take(arena, (size_t)(c->config.max_sequences + c->config.max_forks), sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);
     c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);
     c->logit_rows = pf_arena_take(arena, (size_t)c->config.max_logit_rows, sizeof *c->logit_rows);

@@ -33,8 +33,9 @@ typedef struct {
     int32_t max_rows;       /* rows of one pass, all spans together; longer prompts are cut into such chunks */
     int32_t max_logit_rows; /* rows of one pass with wanted logits, at most max_rows */
     int32_t kv_sequences;   /* of max_tokens that the KV cache has pages for, at most max_sequences; 0: all of them */
-    size_t kv_budget_bytes; /* 0: what kv_sequences take */
-    pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    size_t kv_budget_bytes; /* 0: what kv_sequences and max_forks take */
+    int32_t max_forks; /* alive besides max_sequences: short forks of these, for which there are a few pages each */
+    pf_type kv_type;   /* PF_TYPE_F32 or PF_TYPE_BF16 */
     int32_t
         fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_count.h); 0: all run it */
     bool may_back_off; /* fewer than those, where others compute on the members' cores (model/forward/thread_count.h) */

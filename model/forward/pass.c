@@ -13,7 +13,7 @@
 /* Everything that can be checked before the cache is touched. */
 static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t n_spans)
 {
-    if (n_spans < 0 || n_spans > c->config.max_sequences) return PF_INVALID;
+    if (n_spans < 0 || n_spans > c->config.max_sequences + c->config.max_forks) return PF_INVALID;
     int32_t rows_left = c->config.max_rows, logit_rows_left = c->config.max_logit_rows;
     for (int32_t s = 0; s < n_spans; s++) {
         const pf_span *span = &spans[s];

@@ -88,7 +88,7 @@ struct pf_context {
     pf_head_pass head;
 
     /* The current pass. */
-    pf_pass_span *spans; /* [max_sequences] */
+    pf_pass_span *spans; /* [max_sequences + max_forks] */
     int32_t n_spans;
     int32_t n_rows;
     int32_t *tokens;     /* [max_rows] */

@@ -234,6 +234,8 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         }
         if (s->options.drafter->is_far) pf_draft_wait_answered(&s->draft_wait, p.round, pf_session_now_ns(s));
         if (fence == PF_FENCE_CURRENT) {
+            r->result->speculation.ahead_hits += p.ahead == PF_AHEAD_HIT;
+            r->result->speculation.ahead_misses += p.ahead == PF_AHEAD_MISS;
             r->proposal = p;
             current = &r->proposal;
         } else if (s->options.drafter->is_far) {

@@ -451,6 +451,11 @@ bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
     return dispatch->submitted;
 }
 
+bool pf_dispatch_work_ahead(pf_dispatch *dispatch)
+{
+    return !dispatch->submitted && pf_peer_work_ahead(dispatch->peer);
+}
+
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)

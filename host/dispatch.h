@@ -52,6 +52,9 @@ PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_eno
 /* Whether work is left for a later collect. */
 bool pf_dispatch_is_behind(const pf_dispatch *dispatch);
 
+/* pf_peer_work_ahead, where no work is left. */
+bool pf_dispatch_work_ahead(pf_dispatch *dispatch);
+
 /* Whether work is left for this stream; valid after everything submitted has been collected once. */
 bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream);
 

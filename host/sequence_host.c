@@ -181,11 +181,16 @@ uint64_t pf_host_idle_ns(const void *user, int32_t slot)
 
 int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s)
 {
-    if (s->is_full || s->n_committed == 0) return 0;
-    const int32_t to_commit = s->max_tokens - s->n_committed;
+    return pf_host_draft_room_at(host, s, s->n_committed);
+}
+
+int32_t pf_host_draft_room_at(const pf_host *host, const pf_host_sequence *s, int32_t n_committed)
+{
+    if (s->is_full || n_committed == 0) return 0;
+    const int32_t to_commit = s->max_tokens - n_committed;
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
-    const int32_t room = host->config.max_tokens - s->n_committed + 1;
+    const int32_t room = host->config.max_tokens - n_committed + 1;
     return pf_min(pf_min(s->next_draft, room), to_commit > 1 ? to_commit - 1 : 1);
 }
 
@@ -315,6 +320,17 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     return PF_OK;
 }
 
+static bool work_ahead(pf_peer *peer)
+{
+    pf_host *host = host_of(peer);
+    if (!host->role->work_ahead || pf_stop_is_due(&host->config.stop)) return false;
+    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
+        int32_t n_tokens = 0;
+        if (turn_of(host, slot, &n_tokens) != PF_HOST_IDLE) return false;
+    }
+    return host->role->work_ahead(host);
+}
+
 /* ---- the rest of a peer ---------------------------------------------------------------------------------------- */
 
 static pf_status get_info(pf_peer *peer, pf_model_info *out, pf_error *error)
@@ -376,6 +392,7 @@ static const pf_peer_ops peer_ops = {
     .owes = owes,
     .check_open = check_open,
     .take_invalid_logits = take_invalid_logits,
+    .work_ahead = work_ahead,
 };
 
 bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out)

@@ -14,6 +14,9 @@
  * then one pass of one prompt is run, of each in turn, and so on until there is an answer or the deadline has passed. A
  * sequence that is ready goes before a prompt, but only once in a row, so that neither waits without end.
  *
+ * While nothing is due a role may compute what may be asked next (work_ahead): one pass a call, so that a message which arrives
+ * meanwhile waits for one pass at most.
+ *
  * An error of one sequence refuses that sequence; the others go on.
  * Memory: one arena, made at creation; a round allocates nothing. Threads: those of pf_peer, one caller at a time.
  */
@@ -115,6 +118,10 @@ typedef struct {
     /* One pass over the next n_tokens of a prompt. NULL where turn never says CHUNK. */
     void (*feed)(pf_host *host, pf_host_sequence *s, int32_t n_tokens);
 
+    /* A pass of what may be asked next, while nothing is due; false: there is nothing left to compute. Leaves the latest answer as it
+     * is. Or NULL. */
+    bool (*work_ahead)(pf_host *host);
+
     /* Tokens of the prompt that are unread. NULL: unknown (pf_peer_backlog). */
     int32_t (*unread)(const pf_host *host, const pf_host_sequence *s);
 
@@ -173,6 +180,9 @@ PF_MUST_USE pf_status pf_host_check_draft(const pf_host *host, const pf_open *op
 /* Tokens that a proposal for `s` may have: what was asked for, what the context has room for, and one fewer than may still be
  * committed, but at least 1; 0: nothing is to be proposed. */
 int32_t pf_host_draft_room(const pf_host *host, const pf_host_sequence *s);
+
+/* Likewise, once n_committed tokens are committed. */
+int32_t pf_host_draft_room_at(const pf_host *host, const pf_host_sequence *s, int32_t n_committed);
 
 /* How long a sequence has had no message, where it is open, is not due and has had none for a second; else 0. The second keeps
  * sequences that all go on from taking a full cache from each other in every round. host: a pf_host. */

@@ -154,6 +154,13 @@ typedef struct {
     int32_t n;
 } pf_declared;
 
+/* Of a proposal: whether its first tokens were drafted before the verdict that it follows. */
+typedef enum {
+    PF_AHEAD_NONE = 0, /* nothing was drafted ahead, or it is not stated */
+    PF_AHEAD_HIT = 1,  /* for the outcome that the verdict had */
+    PF_AHEAD_MISS = 2, /* for other outcomes */
+} pf_ahead;
+
 typedef struct {
     uint64_t sequence;
     uint32_t incarnation;
@@ -164,6 +171,7 @@ typedef struct {
     const int32_t *parents;      /* [n_tokens] a tree: parents[i] < i is the node before i, -1 the committed text;
                                     NULL: a chain */
     const pf_declared *declared; /* [n_tokens] draft distributions; NULL: tokens only, judged as one-hot */
+    pf_ahead ahead;              /* what drafting ahead found */
 } pf_proposal;
 
 typedef struct {
@@ -297,6 +305,10 @@ typedef struct {
     /* Optional. The invalid rows of logits that its model has given since the last call, over all sequences. A session and
      * a server warn of them. */
     void (*take_invalid_logits)(pf_peer *peer, pf_invalid_logits *out);
+
+    /* Optional. One pass of what the next messages may ask for, while nothing is due; false: there is nothing left to compute until
+     * then. The latest answer stays as it is. */
+    bool (*work_ahead)(pf_peer *peer);
 } pf_peer_ops;
 
 /* The first member of every implementation. Zero it, set ops, and is_far where answers may come late or never. */
@@ -307,7 +319,7 @@ struct pf_peer {
 };
 
 /* Call an operation. pf_peer_why leaves *out untouched where the peer gives no reason; pf_peer_backlog is -1, pf_peer_owes
- * true, pf_peer_check_open PF_OK and pf_peer_take_invalid_logits zero where the peer does not implement them. pf_peer_destroy takes NULL. */
+ * true, pf_peer_check_open PF_OK, pf_peer_take_invalid_logits zero and pf_peer_work_ahead false where the peer does not implement them. pf_peer_destroy takes NULL. */
 PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch);
 PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
 PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error);
@@ -316,6 +328,7 @@ int32_t pf_peer_backlog(const pf_peer *peer);
 bool pf_peer_owes(const pf_peer *peer, uint64_t sequence);
 PF_MUST_USE pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error *error);
 void pf_peer_take_invalid_logits(pf_peer *peer, pf_invalid_logits *out);
+bool pf_peer_work_ahead(pf_peer *peer);
 void pf_peer_destroy(pf_peer *peer);
 
 /* An id for a sequence that neither peer has seen before, so that an answer to a closed sequence is never taken for another

@@ -145,6 +145,12 @@ static pf_status take_declared(const pf_codec_place *at, const pf_wire_declared 
     return PF_OK;
 }
 
+/* A later version may find something else. */
+static pf_ahead take_ahead(int32_t wire)
+{
+    return wire == PF_AHEAD_HIT || wire == PF_AHEAD_MISS ? (pf_ahead)wire : PF_AHEAD_NONE;
+}
+
 static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf_wire_proposal *wire, pf_proposal *out)
 {
     const size_t n = wire->n_tokens;
@@ -171,6 +177,7 @@ static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf
         .n_tokens = (int32_t)n,
         .parents = wire->n_parents ? wire->parents : NULL,
         .declared = declared,
+        .ahead = take_ahead(wire->ahead),
     };
     return PF_OK;
 }

@@ -55,6 +55,11 @@ void pf_peer_take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
     if (HAS(peer, take_invalid_logits)) peer->ops->take_invalid_logits(peer, out);
 }
 
+bool pf_peer_work_ahead(pf_peer *peer)
+{
+    return HAS(peer, work_ahead) && peer->ops->work_ahead(peer);
+}
+
 void pf_peer_destroy(pf_peer *peer)
 {
     if (peer) peer->ops->destroy(peer);

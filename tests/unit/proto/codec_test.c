@@ -44,6 +44,7 @@ static void assert_same_proposal(const pf_proposal *a, const pf_proposal *b)
     assert_int_equal(a->incarnation, b->incarnation);
     assert_int_equal(a->round, b->round);
     assert_int_equal(a->base, b->base);
+    assert_int_equal(a->ahead, b->ahead);
     assert_same_tokens(a->tokens, a->n_tokens, b->tokens, b->n_tokens);
     /* No tokens, no tree, no distributions: they cannot be told from absent ones, and need not be. */
     assert_int_equal(a->parents != NULL && a->n_tokens, b->parents != NULL && b->n_tokens);
@@ -120,8 +121,13 @@ typedef struct {
 static void fill_proposal(random_batch *r, int32_t i, uint64_t *rng)
 {
     pf_proposal *p = &r->proposals[i];
-    *p = (pf_proposal){ draw(rng), (uint32_t)draw(rng) | 1,    draw(rng), below(rng, 1 << 30),
-                        r->tokens, below(rng, MOST_DRAFT + 1), NULL,      NULL };
+    *p = (pf_proposal){ .sequence = draw(rng),
+                        .incarnation = (uint32_t)draw(rng) | 1,
+                        .round = draw(rng),
+                        .base = below(rng, 1 << 30),
+                        .tokens = r->tokens,
+                        .n_tokens = below(rng, MOST_DRAFT + 1),
+                        .ahead = (pf_ahead)below(rng, PF_AHEAD_MISS + 1) };
     if (below(rng, 2)) p->parents = r->parents;
     if (below(rng, 2)) return;
     p->declared = r->declared[i];
@@ -364,6 +370,20 @@ static void an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy(void **
     pf_codec_destroy(codec);
 }
 
+static void what_a_later_version_finds_ahead_is_nothing(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(1 << 16);
+    pf_proposal proposal = proposals_three[0];
+    proposal.ahead = (pf_ahead)(PF_AHEAD_MISS + 1);
+    const size_t n = encoded(codec, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+    const pf_batch *decoded;
+    pf_error error = { 0 };
+    assert_ok(pf_codec_decode_batch(codec, buffer, n, &decoded, &error), error);
+    assert_int_equal(decoded->proposals[0].ahead, PF_AHEAD_NONE);
+    pf_codec_destroy(codec);
+}
+
 static void a_method_that_has_no_bit_is_passed_over(void **state)
 {
     (void)state;
@@ -435,7 +455,8 @@ static void a_batch_at_every_limit_arrives(void **state)
     open.n_tokens = PF_MAX_PROMPT_TOKENS;
     open.stop_tokens = ids;
     open.n_stop_tokens = PF_MAX_STOP_TOKENS;
-    pf_proposal proposal = { 7, 1, 1, INT32_MAX - PF_MAX_VERDICT_TOKENS, ids, PF_MAX_DRAFT_TOKENS, NULL, declared };
+    pf_proposal proposal = { 7,    1,        1,           INT32_MAX - PF_MAX_VERDICT_TOKENS, ids, PF_MAX_DRAFT_TOKENS,
+                             NULL, declared, PF_AHEAD_HIT };
     pf_verdict verdict = {
         7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS, UINT32_MAX
     };
@@ -572,6 +593,7 @@ int main(void)
         cmocka_unit_test(encoding_and_decoding_allocate_nothing),
         cmocka_unit_test(memory_is_kept_from_one_message_to_the_next_until_it_is_given_back),
         cmocka_unit_test(a_failed_creation_of_a_codec_leaks_nothing),
+        cmocka_unit_test(what_a_later_version_finds_ahead_is_nothing),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
         cmocka_unit_test(model_info_takes_its_bytes_and_no_more),
         cmocka_unit_test(a_batch_at_every_limit_arrives),

@@ -12,14 +12,20 @@
 
 #include "draft/choose.h"
 #include "draft/length.h"
+#include "draft/outcomes.h"
 #include "proto/messages.h"
+
+/* Of the tokens of a chain. */
+typedef struct {
+    float margins[PF_MAX_DRAFT_TOKENS];
+    int32_t second_choices[PF_MAX_DRAFT_TOKENS]; /* below 0: there is none */
+} pf_draft_margins;
 
 typedef struct {
     pf_length length;
-    bool branches;                               /* second choices are proposed, too */
-    float margins[PF_MAX_DRAFT_TOKENS];          /* of the latest proposal's chain, and of the one in the making */
-    int32_t second_choices[PF_MAX_DRAFT_TOKENS]; /* likewise; below 0: there is none */
-    int32_t parents[PF_MAX_DRAFT_TOKENS];        /* of a proposal with branches, which stand behind the chain */
+    bool branches;                        /* second choices are proposed, too */
+    pf_draft_margins margins;             /* of the latest proposal's chain, and of the one in the making */
+    int32_t parents[PF_MAX_DRAFT_TOKENS]; /* of a proposal with branches, which stand behind the chain */
     int32_t n_branches;
     int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
     uint64_t drafted_ns; /* what it took */
@@ -27,8 +33,11 @@ typedef struct {
 } pf_adaptive;
 
 /* A token has been drawn from these logits behind n_drawn - 1 others: whether another is, of at most n_planned. */
-bool pf_adaptive_goes_on(pf_adaptive *adaptive, const pf_chooser *chooser, const float *logits, int32_t token,
-                         int32_t n_drawn, int32_t n_planned);
+bool pf_adaptive_goes_on(const pf_length *length, pf_draft_margins *margins, const pf_chooser *chooser,
+                         const float *logits, int32_t token, int32_t n_drawn, int32_t n_planned);
+
+/* The i-th token has this row: what is learnt of a proposal whose length is fixed. */
+void pf_adaptive_note(pf_draft_margins *margins, int32_t i, const pf_outcome_row *row);
 
 /* Complete a proposal of n_drawn tokens, of at most max_draft: second choices are added behind its tokens, which are the
  * caller's array [max_draft]. */

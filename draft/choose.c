@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/checked.h"
+
 pf_chooser pf_chooser_create(const pf_kernels *kernels, int32_t n_vocab, pf_arena *arena)
 {
     return (pf_chooser){
@@ -66,4 +68,26 @@ float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t t
     look_for_best(second_choice, chooser, logits, token + 1, chooser->n_vocab);
     if (*second_choice >= 0 && !(logits[*second_choice] > -INFINITY)) *second_choice = -1;
     return logits[token] - (*second_choice >= 0 ? logits[*second_choice] : -INFINITY);
+}
+
+/* The logit, tempered as the target's is, and under coupled with the target's noise: in nats. */
+static float score_of(const pf_sampling_request *request, const float *logits, int32_t position, int32_t token)
+{
+    if (!samples(request)) return logits[token];
+    const float tempered = logits[token] / request->sampling.temperature;
+    if (request->method != PF_METHOD_COUPLED) return tempered;
+    return tempered - (float)log(pf_noise_exponential(request->sampling.seed, PF_NOISE_TARGET, position, token));
+}
+
+void pf_choose_alternatives(const pf_chooser *chooser, const pf_sampling_request *request, const float *logits,
+                            int32_t position, int32_t token, pf_outcome_row *row)
+{
+    enum { WITH_NOISE = 16, ALONE = PF_OUTCOME_CANDIDATES + 1 };
+    int32_t ids[WITH_NOISE];
+    float scores[WITH_NOISE];
+    const bool has_noise = samples(request) && request->method == PF_METHOD_COUPLED;
+    const int32_t wanted = pf_min(has_noise ? WITH_NOISE : ALONE, chooser->n_vocab);
+    const int32_t n = chooser->kernels->top(logits, chooser->n_vocab, wanted, -INFINITY, ids, scores, chooser->scratch);
+    for (int32_t i = 0; i < n; i++) scores[i] = score_of(request, logits, position, ids[i]);
+    pf_outcome_row_fill(row, token, token < 0 ? 0.0f : score_of(request, logits, position, token), ids, scores, n);
 }

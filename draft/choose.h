@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "draft/outcomes.h"
 #include "model/sampling/sampling.h"
 #include "proto/messages.h"
 
@@ -54,5 +55,10 @@ PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_sampli
  * two are no numbers or infinite. *second_choice is that other, the lowest of equals; -1 where none is above minus infinity:
  * the margin is then +infinity. */
 float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *second_choice);
+
+/* What the target may choose at `position` in the place of `token`, by these logits; token -1: what it may choose at all. Under
+ * coupled by the target's noise, among the draft's most probable tokens. */
+void pf_choose_alternatives(const pf_chooser *chooser, const pf_sampling_request *request, const float *logits,
+                            int32_t position, int32_t token, pf_outcome_row *row);
 
 #endif

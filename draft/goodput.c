@@ -38,6 +38,11 @@ void pf_goodput_observe_pass(pf_goodput *goodput, int32_t n_rows, uint64_t ns)
     measure(&goodput->draft, n_rows, (double)ns);
 }
 
+double pf_goodput_pass_ns(const pf_goodput *goodput, int32_t n_rows)
+{
+    return value_at(&goodput->draft, n_rows);
+}
+
 void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verify_ns, uint64_t other_ns)
 {
     measure(&goodput->verify, n_rows, (double)verify_ns);

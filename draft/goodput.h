@@ -72,6 +72,9 @@ double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows);
 /* What one more row costs a verification, by the line through what was measured; 0: nothing was. */
 double pf_goodput_row_ns(const pf_goodput *goodput);
 
+/* What a draft pass of so many rows takes, by what was observed; 0: nothing was. */
+double pf_goodput_pass_ns(const pf_goodput *goodput, int32_t n_rows);
+
 /* Whether nothing will be drafted at now_ns, so that nothing need be read for it either. */
 bool pf_goodput_rests(const pf_goodput *goodput, uint64_t now_ns);
 

@@ -87,6 +87,11 @@ static double acceptance_at(const pf_length *l, float margin, double mean)
     return leaning(like->kept, like->judged, mean);
 }
 
+double pf_length_acceptance_at(const pf_length *l, float margin)
+{
+    return acceptance_at(l, margin, pf_length_acceptance(l));
+}
+
 /* The share of tokens of like margin that were refused, and whose second choice stood in their place. */
 static double second_at(const pf_length *l, float margin)
 {

@@ -86,6 +86,9 @@ double pf_length_acceptance(const pf_length *length);
 /* The share of those that are rejected for their second choice. */
 double pf_length_second(const pf_length *length);
 
+/* Likewise of tokens with such a margin, regularised by all. */
+double pf_length_acceptance_at(const pf_length *length, float margin);
+
 /* The outcome of a proposal. */
 typedef struct {
     int32_t n_drawn;     /* tokens of its chain, 1 .. PF_MAX_DRAFT_TOKENS */

@@ -8,30 +8,16 @@
  */
 #include "draft/model_drafter.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "draft/adaptive.h"
-#include "draft/choose.h"
+#include "draft/ahead.h"
+#include "draft/draft_state.h"
+#include "draft/draw_tokens.h"
 #include "draft/goodput.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
-
-/* What the drafter keeps of a sequence besides the host's part. */
-typedef struct {
-    bool is_cold;                /* opened, without a verdict yet: its prompt is read while the target reads it too */
-    bool is_stuck;               /* the cache has no room for its prompt: the next proposal is empty */
-    pf_sampling_request request; /* seeds included */
-    pf_adaptive adaptive;        /* where the open asks for it: decides after each token whether another is drawn */
-    int32_t excluded[2 * PF_MAX_EXCLUDED]; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
-    int32_t n_excluded;
-    int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
-    int32_t n_planned;    /* likewise, as it is now */
-    int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
-    pf_proposal proposal; /* in the making */
-} draft_state;
 
 /* Proposals of one engine whose verdicts came in one batch. */
 typedef struct {
@@ -40,23 +26,19 @@ typedef struct {
     uint64_t left_ns, back_ns, told_ns;
 } judged_step;
 
-enum {
-    MAX_CHOOSERS = 8, /* each has memory in the size of the vocabulary */
-    SHARED_ROWS = 4,  /* fewer are drawn by one thread */
-};
-
 typedef struct {
     pf_host host;
     pf_forward_backend backend;
-    uint64_t seed;                     /* of the config */
-    pf_sequence_cache cache;           /* by slot */
-    pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many threads */
-    int32_t n_choosers;
+    uint64_t seed;           /* of the config */
+    pf_sequence_cache cache; /* by slot */
+    pf_drawer drawer;
+    pf_outcome_cache ahead;
     pf_length last_length; /* of the adaptive sequence that ended last */
+    pf_length last_fixed;  /* likewise of one of fixed length, where it is drafted ahead */
     pf_goodput goodput;
     judged_step judged;
     pf_goodput_sequence *weighed; /* [max_sequences] */
-    draft_state *states;          /* [max_sequences] by slot */
+    pf_draft_state *states;       /* [max_sequences] by slot */
     uint64_t n_opened;
     int32_t *ready; /* [max_sequences] slots that are drafted for */
     int32_t n_ready;
@@ -66,8 +48,7 @@ typedef struct {
     bool is_timed;     /* one of them has a deadline, or its length is chosen */
     uint64_t pass_ns;  /* of a pass behind a proposal's first, smoothed over those that are timed */
     pf_span_batch batch;
-    const int32_t *drawing; /* [n_drawing] slots of the rows being drawn from */
-    int32_t n_drawing;
+    const int32_t *drawing; /* slots of the rows being drawn from */
 } drafter;
 
 static drafter *drafter_of(pf_host *host)
@@ -75,7 +56,7 @@ static drafter *drafter_of(pf_host *host)
     return (drafter *)host;
 }
 
-static draft_state *state_of(const pf_host *host, const pf_host_sequence *s)
+static pf_draft_state *state_of(const pf_host *host, const pf_host_sequence *s)
 {
     return &((const drafter *)host)->states[s->slot];
 }
@@ -90,8 +71,9 @@ static int32_t cached(const pf_host *host, const pf_host_sequence *s)
 static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
     drafter *d = drafter_of(host);
-    draft_state *state = state_of(host, s);
-    if (!s->is_open) pf_length_begin(&state->adaptive.length, &d->last_length);
+    pf_draft_state *state = state_of(host, s);
+    (void)pf_ahead_drop(&d->ahead, s->slot);
+    if (!s->is_open) pf_length_begin(&state->adaptive.length, open->adaptive_draft ? &d->last_length : &d->last_fixed);
     return pf_sequence_cache_open(&d->cache, s->slot, s->tokens, open->tokens, open->n_tokens);
 }
 
@@ -104,7 +86,7 @@ static uint64_t draft_seed(drafter *d, const pf_open *open)
 }
 
 /* Ranges may lie past the vocabulary. */
-static void keep_excluded(const drafter *d, draft_state *state, const pf_open *open)
+static void keep_excluded(const drafter *d, pf_draft_state *state, const pf_open *open)
 {
     const int32_t n_vocab = d->backend.limits.n_vocab;
     state->n_excluded = 0;
@@ -117,9 +99,10 @@ static void keep_excluded(const drafter *d, draft_state *state, const pf_open *o
 
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
-    draft_state *state = state_of(host, s);
+    pf_draft_state *state = state_of(host, s);
     state->is_cold = true;
     state->is_stuck = false;
+    state->ahead = PF_AHEAD_NONE;
     state->n_sent = -1;
     state->request = (pf_sampling_request){ .sampling = open->sampling,
                                             .method = open->method,
@@ -133,8 +116,12 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 static void release(pf_host *host, pf_host_sequence *s)
 {
     drafter *d = drafter_of(host);
+    (void)pf_ahead_drop(&d->ahead, s->slot);
     pf_sequence_cache_close(&d->cache, s->slot);
-    if (s->is_adaptive) d->last_length = state_of(host, s)->adaptive.length;
+    if (s->is_adaptive)
+        d->last_length = state_of(host, s)->adaptive.length;
+    else if (d->ahead.is_used)
+        d->last_fixed = state_of(host, s)->adaptive.length;
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
@@ -152,7 +139,7 @@ static void count_judged_step(drafter *d)
 /* A verdict on a proposal that the target has verified, alone or with others of its batch. */
 static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
 {
-    draft_state *state = &d->states[s->slot];
+    pf_draft_state *state = &d->states[s->slot];
     judged_step *j = &d->judged;
     const int32_t n_sent = state->n_sent;
     const bool is_late = n_sent > 0 && pf_adaptive_is_late(s->tokens + s->n_committed, verdict);
@@ -168,14 +155,17 @@ static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict 
     if (state->adaptive.left_ns > j->left_ns) j->left_ns = state->adaptive.left_ns;
 }
 
-/* Keep of the cache what the verdict confirms, but never the last token's row. */
+/* Keep of the cache what the verdict confirms, but never the last token's row; or take a branch that was drafted for it. */
 static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
 {
     drafter *d = drafter_of(host);
-    draft_state *state = state_of(host, s);
+    pf_draft_state *state = state_of(host, s);
     note_judged(d, s, verdict);
-    if (s->is_adaptive) pf_adaptive_judge(&state->adaptive, s->tokens + s->n_committed, verdict, pf_host_now_ns(host));
+    if (s->is_adaptive || d->ahead.is_used)
+        pf_adaptive_judge(&state->adaptive, s->tokens + s->n_committed, verdict, pf_host_now_ns(host));
     state->is_cold = false;
+    state->ahead = pf_ahead_follow(&d->ahead, s, verdict);
+    if (state->ahead == PF_AHEAD_HIT) return PF_OK;
     const int32_t n_before = s->n_committed, last = n_before + verdict->n_tokens - 1;
     int32_t keep = 0;
     if (!s->is_full && last > 0)
@@ -232,7 +222,7 @@ static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 {
     drafter *d = drafter_of(host);
-    draft_state *state = state_of(host, s);
+    pf_draft_state *state = state_of(host, s);
     const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, s->slot),
                            .tokens = s->tokens + cached(host, s),
                            .n_tokens = n_tokens };
@@ -247,49 +237,39 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 
 /* ---- drafting -------------------------------------------------------------------------------------------------- */
 
-/* Excluded ids get no probability, whatever is drawn: q is declared as it is sampled (invariant 3). */
-static void exclude(const draft_state *state, float *logits)
-{
-    for (int32_t i = 0; i < state->n_excluded; i++)
-        for (int32_t id = state->excluded[2 * i]; id < state->excluded[2 * i + 1]; id++) logits[id] = -INFINITY;
-}
-
 /* Take the next token of a sequence from its row. Tokens drawn before a row of NaNs are proposed. */
-static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int32_t row)
+static void draw_token(void *user, const pf_chooser *chooser, int32_t row)
 {
-    pf_host_sequence *s = &d->host.sequences[slot];
-    draft_state *state = &d->states[slot];
+    drafter *d = user;
+    pf_host_sequence *s = &d->host.sequences[d->drawing[row]];
+    pf_draft_state *state = &d->states[s->slot];
     const int32_t i = s->n_drafted;
-    const int32_t invalid = pf_forward_find_invalid(&d->backend, row, chooser->n_vocab);
-    if (invalid >= 0) pf_invalid_logits_note(&s->invalid, s->n_committed + i - 1, invalid);
-    float *logits = pf_forward_logits(&d->backend, row);
-    exclude(state, logits);
-    int32_t *token = &s->tokens[s->n_committed + i], *ids = pf_host_ids(s, i);
-    float *probabilities = pf_host_probabilities(s, i);
-    int32_t n_declared = 0;
-    const pf_status status = pf_choose_token(chooser, &state->request, logits, s->n_committed + i,
-                                             state->proposal.round, token, ids, probabilities, &n_declared);
-    if (status != PF_OK) {
+    const pf_token_draw draw = {
+        .request = &state->request,
+        .excluded = state->excluded,
+        .n_excluded = state->n_excluded,
+        .position = s->n_committed + i,
+        .round = state->proposal.round,
+        .invalid = &s->invalid,
+        .token = &s->tokens[s->n_committed + i],
+        .declared = &s->declared[i],
+        .ids = pf_host_ids(s, i),
+        .probabilities = pf_host_probabilities(s, i),
+        .row = pf_ahead_row(&d->ahead, s->slot, i),
+    };
+    const float *logits = pf_draw_logits(&d->drawer, chooser, row, &draw);
+    if (!pf_draw_token(chooser, logits, &draw)) {
         state->n_planned = i;
         return;
     }
-    s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
-    if (s->is_adaptive &&
-        !pf_adaptive_goes_on(&state->adaptive, chooser, logits, *token, s->n_drafted, state->n_planned) &&
-        !d->draws_whole)
+    if (!s->is_adaptive && draw.row)
+        pf_adaptive_note(&state->adaptive.margins, i, draw.row);
+    else if (s->is_adaptive &&
+             !pf_adaptive_goes_on(&state->adaptive.length, &state->adaptive.margins, chooser, logits, *draw.token,
+                                  s->n_drafted, state->n_planned) &&
+             !d->draws_whole)
         state->n_planned = s->n_drafted;
-}
-
-/* A thread's share of the rows. */
-static void draw_share(pf_member member, void *arg)
-{
-    drafter *d = arg;
-    member.n_threads = pf_min(member.n_threads, d->n_choosers);
-    if (member.id >= member.n_threads) return;
-    int32_t begin, end;
-    pf_team_share(member, d->n_drawing, &begin, &end);
-    for (int32_t i = begin; i < end; i++) draw_token(d, &d->choosers[member.id], d->drawing[i], i);
 }
 
 /* A token for each row of a pass; a sequence whose pass failed is done drafting. */
@@ -301,11 +281,7 @@ static void draw_tokens(void *user, const int32_t *slots, int32_t n, pf_status s
         return;
     }
     d->drawing = slots;
-    d->n_drawing = n;
-    if (n < SHARED_ROWS)
-        draw_share((pf_member){ .n_threads = 1 }, d);
-    else
-        pf_forward_share(&d->backend, draw_share, d);
+    pf_drawer_share(&d->drawer, n, draw_token, d);
 }
 
 /* One more token for every sequence that is below its plan, in as few passes as the limits allow.
@@ -336,21 +312,42 @@ static int32_t draft_step(drafter *d)
     return n_drawn_for;
 }
 
+/* The proposal is to have n tokens at most: the rest of what was drafted ahead is left out, whatever it is. */
+static void shorten(drafter *d, pf_host_sequence *s, int32_t n)
+{
+    if (s->n_drafted > n) s->n_drafted = n;
+    const int32_t most = s->n_committed + s->n_drafted - 1;
+    if (cached(&d->host, s) > most) (void)!pf_sequence_cache_cut(&d->cache, s->slot, most);
+}
+
+/* What was drafted ahead is proposed also where there is no time for another pass. */
+static void take_branch(drafter *d, pf_host_sequence *s)
+{
+    pf_draft_state *state = &d->states[s->slot];
+    const bool is_complete = pf_ahead_fill(&d->ahead, s), has_time = state->n_planned > 0;
+    state->n_planned = state->n_room = pf_host_draft_room(&d->host, s);
+    shorten(d, s, state->n_planned);
+    if (is_complete || !has_time) state->n_planned = s->n_drafted;
+}
+
 static bool add(pf_host *host, pf_host_sequence *s)
 {
     drafter *d = drafter_of(host);
-    draft_state *state = state_of(host, s);
+    pf_draft_state *state = state_of(host, s);
     if (d->n_ready == 0) d->begun_ns = pf_host_now_ns(host);
     d->is_timed = (d->n_ready > 0 && d->is_timed) || s->propose_by_ns != UINT64_MAX || s->is_adaptive;
     pf_host_begin_proposal(host, s, &state->proposal);
+    state->proposal.ahead = state->ahead;
     state->n_planned = state->n_room = plan(host, s);
+    if (state->ahead == PF_AHEAD_HIT) take_branch(d, s);
+    state->ahead = PF_AHEAD_NONE;
     d->ready[d->n_ready++] = s->slot;
     return true;
 }
 
 static void end_proposal(pf_host *host, pf_host_sequence *s)
 {
-    draft_state *state = state_of(host, s);
+    pf_draft_state *state = state_of(host, s);
     pf_proposal *proposal = &state->proposal;
     proposal->tokens = s->tokens + s->n_committed;
     proposal->n_tokens = s->n_drafted;
@@ -362,6 +359,7 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
         drafter_of(host)->pass_ns -= drafter_of(host)->pass_ns / 8; /* a pass that took long must not end all others */
     }
     state->is_stuck = false;
+    pf_ahead_begin(&drafter_of(host)->ahead, s, s->n_drafted, proposal->round + 1);
     state->n_sent = proposal->n_tokens;
     state->adaptive.left_ns = pf_host_now_ns(host);
     state->adaptive.drafted_ns = state->adaptive.left_ns - drafter_of(host)->begun_ns;
@@ -390,23 +388,25 @@ static void limit_lengths(drafter *d)
         const pf_adaptive *adaptive = &d->states[slot].adaptive;
         d->weighed[i] = (pf_goodput_sequence){ .acceptance = pf_length_acceptance(&adaptive->length),
                                                .second = adaptive->branches ? pf_length_second(&adaptive->length) : 0.0,
-                                               .room = d->states[slot].n_planned };
+                                               .room = d->states[slot].n_room };
         n_adaptive += d->host.sequences[slot].is_adaptive;
-        if (d->states[slot].n_planned > most) most = d->states[slot].n_planned;
+        if (d->states[slot].n_room > most) most = d->states[slot].n_room;
     }
     if (n_adaptive == 0) return;
     const int32_t limit = pf_goodput_choose(&d->goodput, d->weighed, d->n_ready, most, pf_host_now_ns(&d->host));
     const bool is_alone = d->n_ready == 1 && limit > 0;
     d->draws_whole = !is_alone && limit < most;
     for (int32_t i = 0; i < d->n_ready; i++) {
-        const pf_host_sequence *s = &d->host.sequences[d->ready[i]];
-        draft_state *state = state_of(&d->host, s);
+        pf_host_sequence *s = &d->host.sequences[d->ready[i]];
+        pf_draft_state *state = state_of(&d->host, s);
         if (!s->is_adaptive) continue;
         const bool is_read =
             s->n_committed - cached(&d->host, s) <= d->backend.limits.max_rows; /* no longer, while it rested */
         state->n_planned = !is_read ? 0 : is_alone ? state->n_planned : pf_min(state->n_planned, limit);
         if (limit > 0 && !is_alone) state->n_room = state->n_planned; /* second choices are rows, too */
+        if (s->n_drafted > state->n_planned) shorten(d, s, state->n_planned);
     }
+    d->ahead.whole = d->draws_whole ? limit : 0;
 }
 
 /* Proposals for all that are ready, drafted together. None when it is time to stop: a proposal cut
@@ -437,13 +437,19 @@ static void lay_out(pf_host *host, pf_arena *arena)
     const size_t n = (size_t)host->config.max_sequences;
     int32_t n_vocab = d->backend.limits.n_vocab;
     if (host->info.vocab_size > 0) n_vocab = pf_min(n_vocab, host->info.vocab_size);
-    d->n_choosers = pf_min(d->backend.limits.n_threads, MAX_CHOOSERS);
-    for (int32_t i = 0; i < d->n_choosers; i++) d->choosers[i] = pf_chooser_create(d->backend.kernels, n_vocab, arena);
+    pf_drawer_lay_out(&d->drawer, &d->backend, n_vocab, arena);
     d->states = pf_arena_take(arena, n, sizeof *d->states);
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);
     d->weighed = pf_arena_take(arena, n, sizeof *d->weighed);
     pf_span_batch_lay_out(&d->batch, host->config.max_sequences, arena);
     pf_sequence_cache_lay_out(&d->cache, arena);
+    d->ahead.host = host;
+    d->ahead.backend = &d->backend;
+    d->ahead.cache = &d->cache;
+    d->ahead.drawer = &d->drawer;
+    d->ahead.states = d->states;
+    d->ahead.goodput = &d->goodput;
+    pf_ahead_lay_out(&d->ahead, arena);
 }
 
 static void destroy(pf_host *host)
@@ -464,6 +470,16 @@ static void get_figures(const pf_host *host, pf_host_figures *out)
     pf_sequence_cache_pages(cache, &out->n_pages, &out->n_used_pages);
 }
 
+static bool work_ahead(pf_host *host)
+{
+    return pf_ahead_step(&drafter_of(host)->ahead);
+}
+
+static bool drop_forks(void *owner)
+{
+    return pf_ahead_drop_all(&((drafter *)owner)->ahead);
+}
+
 static const pf_host_role role = {
     .name = "drafter",
     .model = "draft",
@@ -478,6 +494,7 @@ static const pf_host_role role = {
     .run = run,
     .feed = feed,
     .figures = get_figures,
+    .work_ahead = work_ahead,
     .lay_out = lay_out,
     .destroy = destroy,
 };
@@ -507,7 +524,9 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
                                                   .least_ns = config->simulate_token_ns,
                                                   .rows = config->simulate_rows,
                                                   .idle_ns = pf_host_idle_ns,
-                                                  .user = &d->host };
+                                                  .user = &d->host,
+                                                  .drop_forks = drop_forks,
+                                                  .owner = d };
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = backend.limits.max_tokens,

@@ -1,0 +1,28 @@
+/* What the model drafter keeps of a sequence besides the host's part. Internal to draft/. */
+#ifndef PF_DRAFT_DRAFT_STATE_H
+#define PF_DRAFT_DRAFT_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "draft/adaptive.h"
+#include "draft/choose.h"
+#include "proto/messages.h"
+
+typedef struct {
+    bool is_cold;                /* opened, without a verdict yet: its prompt is read while the target reads it too */
+    bool is_stuck;               /* the cache has no room for its prompt: the next proposal is empty */
+    pf_sampling_request request; /* seeds included */
+    pf_adaptive
+        adaptive; /* where the open asks for it: decides after each token whether another is drawn; learns the acceptance
+                             rates also where it is drafted ahead */
+    int32_t excluded[2 * PF_MAX_EXCLUDED]; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
+    int32_t n_excluded;
+    int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
+    int32_t n_planned;    /* likewise, as it is now */
+    pf_ahead ahead;       /* what drafting ahead found for the latest verdict, until the next proposal is begun */
+    int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
+    pf_proposal proposal; /* in the making */
+} pf_draft_state;
+
+#endif

@@ -347,8 +347,7 @@ const pf_command pf_command_generate = {
     .summary = "continue a text, with or without a drafter",
     .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p | -f | --tokens | --chat) INPUT [options]",
     .description =
-        "Writes the continuation to standard output, and its figures to standard error. With a drafter the text is\n"
-        "plain decoding's (greedy, coupled) or has its distribution (rejection).\n",
+        "Writes the text, and figures to standard error. A drafter leaves text or distribution as they are.\n",
     .examples = "  pilotfish generate -m models/target -p 'The list type' -n 64\n"
                 "  pilotfish generate -m models/target --draft-worker unix:/tmp/worker.sock -p 'The list type'\n"
                 "  pilotfish generate --verifier gpu-host:7000 -d models/draft -p 'The list type' --json\n",

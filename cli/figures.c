@@ -47,6 +47,9 @@ void pf_figures_print_speculation(const pf_speculation *s)
         fprintf(stderr, "acceptance rate %.3f, mean accepted length %.2f, ", pf_speculation_acceptance_rate(s),
                 pf_speculation_mean_length(s));
     fprintf(stderr, "draft %.1f ms, verify %.1f ms", (double)s->draft_ns * 1e-6, (double)s->verify_ns * 1e-6);
+    if (s->ahead_hits + s->ahead_misses > 0)
+        fprintf(stderr, ", drafted ahead: %lld hits, %lld misses", (long long)s->ahead_hits,
+                (long long)s->ahead_misses);
     if (s->n_rpc > 0)
         fprintf(stderr, ", round trip %.0f us at the median, %.0f us at p99", pf_rpc_percentile(s, 0.50),
                 pf_rpc_percentile(s, 0.99));

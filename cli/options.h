@@ -41,6 +41,8 @@ typedef enum {
     PF_DRAFTER_CASCADE
 } pf_drafter_kind; /* unset: model */
 
+typedef enum { PF_DRAFT_AHEAD_UNSET, PF_DRAFT_AHEAD_ON, PF_DRAFT_AHEAD_OFF } pf_draft_ahead; /* unset: off */
+
 typedef enum { PF_VERIFIES_ON_CPU, PF_VERIFIES_ON_CUDA } pf_verifies_on;
 
 typedef struct {
@@ -83,6 +85,8 @@ typedef struct {
     uint64_t suffix_corpus_bytes; /* 0: none */
     int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;  /* 0: by temperature */
+    pf_draft_ahead draft_ahead;
+    bool is_worker; /* the engine that is opened serves as a drafter */
     uint64_t simulate_token_ns, simulate_step_ns;
 
     /* running */

@@ -40,7 +40,9 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
 {
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
-    pf_status status = pf_setup_open_engine(options, n_sequences, &engine, error);
+    pf_options opened = *options;
+    opened.is_worker = role == PF_ROLE_DRAFTER;
+    pf_status status = pf_setup_open_engine(&opened, n_sequences, &engine, error);
     if (status == PF_OK) {
         pf_serve_options serve = plan_service(options, role, metrics, out);
         pf_role_options playing;

@@ -47,6 +47,13 @@ void pf_setup_warn(void *user, const char *sentence)
     pf_out_say("pilotfish: warning: %s", sentence);
 }
 
+/* An engine that verifies in this process leaves no time for it. */
+static bool drafts_ahead(const pf_options *options, bool is_draft)
+{
+    if (options->draft_ahead != PF_DRAFT_AHEAD_ON) return false;
+    return is_draft ? options->verifier != NULL : options->is_worker;
+}
+
 /* By the shared options, or the draft's, whose context is then no longer than its own model allows. threads_of: an engine
  * whose threads it runs on, or NULL. */
 static pf_status open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
@@ -79,6 +86,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .cancel = pf_interrupt_flag(),
         .strict = options->strict,
         .warn = pf_setup_warn,
+        .draft_ahead = drafts_ahead(options, is_draft),
         .backend = !is_draft && options->verifies_on == PF_VERIFIES_ON_CUDA ? "cuda" : "cpu",
     };
     if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */

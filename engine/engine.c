@@ -57,12 +57,21 @@ static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_err
 /* Sequences share the pages, and few are long at once. */
 enum { KV_SEQUENCES = 8 };
 
+/* Outcomes that are drafted for at once: of a sequence no more than are likely, and of all no more than rows that share a read. */
+static int32_t count_branches(const pf_engine_options *options, int32_t max_sequences)
+{
+    enum { OF_SEQUENCE = 16, OF_ALL = 64 };
+    return options->draft_ahead ? pf_min(OF_SEQUENCE * max_sequences, OF_ALL) : 0;
+}
+
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
                               pf_error *error)
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
     const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
-    const int32_t wanted_logits = max_sequences * rows_per_sequence, max_rows = pf_context_default_rows(engine->model);
+    const int32_t max_forks = count_branches(options, max_sequences);
+    const int32_t wanted_logits = max_sequences * rows_per_sequence + max_forks,
+                  max_rows = pf_context_default_rows(engine->model);
     const pf_context_config config = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
@@ -71,6 +80,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type =
             engine->words.kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : engine->words.kv_type,
+        .max_forks = max_forks,
         .fewest_members = threads->fewest_members,
         .may_back_off = threads->may_back_off,
         .cancel = options->cancel,

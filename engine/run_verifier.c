@@ -133,6 +133,14 @@ static void report_prompt(const pf_run *r)
     if (q->on_prompt && backlog >= 0 && r->result->n_tokens == 0) q->on_prompt(q->user, q->n_prompt - backlog);
 }
 
+/* How long to wait for a far verifier now: not at all after a pass of a near drafter, which drafts ahead meanwhile. */
+static uint64_t wait_ns(const pf_run *r)
+{
+    const pf_session_options *o = &r->session->options;
+    const bool drafts = o->verifier->is_far && o->drafter && !o->drafter->is_far && pf_peer_work_ahead(o->drafter);
+    return drafts ? 0 : PF_RUN_CANCEL_POLL_NS;
+}
+
 /* Any answer shows that the verifier is working, however long that takes. Silence is counted in polls, not by the clock: this
  * process may have been stopped meanwhile with the answer already received. A lost sequence does not count as an answer. */
 pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf_verdict **out)
@@ -149,8 +157,8 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             PF_TRY(pf_run_reach_verifier(r));
         }
         const pf_batch *answer;
-        pf_status status =
-            pf_peer_collect(s->options.verifier, pf_session_now_ns(s) + PF_RUN_CANCEL_POLL_NS, &answer, r->error);
+        const uint64_t poll_ns = wait_ns(r);
+        pf_status status = pf_peer_collect(s->options.verifier, pf_session_now_ns(s) + poll_ns, &answer, r->error);
         if (status == PF_OK) {
             silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
@@ -166,7 +174,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             return status; /* a near one that has nothing to say was told to stop */
         }
         if (status != PF_CANCELLED) return status;
-        silent_ns += PF_RUN_CANCEL_POLL_NS;
+        silent_ns += poll_ns;
     }
     return pf_fail(r->error, PF_UNAVAILABLE,
                    "the verifier has said nothing for %g s, expected a verdict or a sign of life", seconds(limit_ns));

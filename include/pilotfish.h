@@ -148,6 +148,9 @@ typedef struct {
         kv_sequences; /* of max_context tokens that the KV cache has pages for, which all sequences share; where they are full,
                              the sequence that has been idle longest, a second at least, is read again when it goes on. 0: max_sequences, at most 8 */
     const char *backend; /* where the model runs: cpu; cuda: the first GPU, with weights and cache in BF16 */
+    bool
+        draft_ahead; /* a drafter drafts for likely outcomes while its proposals are verified: as a server, and beside a far verifier.
+                         It takes pages and tables of the KV cache for up to 64 branches */
 } pf_engine_options;
 
 /* Load a model directory. A model without tokenizer.json, or with one that is not supported, loads all the same; its tokenizer

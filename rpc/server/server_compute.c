@@ -241,3 +241,11 @@ bool pf_server_compute(pf_server *server, pf_error *error)
     follow_up(server);
     return true;
 }
+
+bool pf_server_work_ahead(pf_server *server)
+{
+    bool any = false;
+    for (int service = 0; service < PF_N_SERVICES; service++)
+        if (server->dispatch[service]) any |= pf_dispatch_work_ahead(server->dispatch[service]);
+    return any;
+}

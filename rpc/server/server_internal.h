@@ -217,6 +217,9 @@ void pf_server_on_event(void *user, void *event_tag, bool success); /* the polle
 /* Submits queued messages and sends the answers. Whether there was any work. *error: why server->failed is set. */
 bool pf_server_compute(pf_server *server, pf_error *error);
 
+/* A pass of what streams may ask for next. Whether there was one. */
+bool pf_server_work_ahead(pf_server *server);
+
 /* A pf_dispatch_send: the user is the server, the stream a call. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch);
 bool pf_server_is_stopping(const pf_server *server);

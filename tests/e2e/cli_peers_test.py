@@ -250,6 +250,31 @@ class Lossless(Case):
         self.assertGreater(document["speculation"]["branches"], 0)
         self.assertEqual(chains["speculation"]["branches"], 0)
 
+    def test_drafting_ahead_hits_and_leaves_the_text_as_it_is(self):
+        n = 60
+        with self.pilotfish.serve("worker", self.draft, self.socket("ahead"), "--draft-ahead", "on") as worker, \
+                self.pilotfish.serve("worker", self.draft, self.socket("behind"), "--draft-ahead", "off") as off, \
+                self.pilotfish.serve("verifier", self.target, self.socket("judge"), "--simulate-step-ms", 10) as verifier:
+            here = ["-m", self.target, "--simulate-step-ms", 10]
+            for sampled in ([], ["--temperature", "0.9", "--seed", "11", "--method", "coupled"]):
+                plain = self.generate("-n", n, *sampled[:4])["tokens"]
+                for way in ([*here, "--draft-worker", worker.address],
+                            ["--verifier", verifier.address, "-d", self.draft, "--draft-ahead", "on"]):
+                    hits = misses = 0
+                    for length in [4, "auto"]:
+                        with self.subTest(way=way, sampled=sampled, length=length):
+                            document = self.run_json("generate", *way, "-p", PROMPT, "-n", n, "--draft-len", length, *sampled)
+                            self.assertEqual(document["tokens"], plain)
+                            self.check_figures(document, n)
+                            hits += document["speculation"]["ahead_hits"]
+                            misses += document["speculation"]["ahead_misses"]
+                    self.assertGreater(hits, 0)
+                    self.assertGreater(misses, 0)
+            for way in ([*here, "--draft-worker", off.address],
+                        ["--verifier", verifier.address, "-d", self.draft, "--draft-ahead", "off"]):
+                s = self.run_json("generate", *way, "-p", PROMPT, "-n", n, "--draft-len", 4)["speculation"]
+                self.assertEqual((s["ahead_hits"], s["ahead_misses"]), (0, 0))
+
     def test_coupled_sampling_is_equal_to_plain_sampling(self):
         options, accepted = ["-n", 40, "--temperature", "0.9", "--top-p", "0.95", "--seed", "11"], 0
         plain = self.generate(*options)["tokens"]

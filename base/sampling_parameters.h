@@ -1,4 +1,4 @@
-/* Checks the sampling parameters of a request, pf_sampling of include/pilotfish_peer.h. */
+/* Checks the sampling parameters of a request, pf_sampling and pf_logit_rules of include/pilotfish_peer.h. */
 #ifndef PF_BASE_SAMPLING_PARAMETERS_H
 #define PF_BASE_SAMPLING_PARAMETERS_H
 
@@ -7,5 +7,12 @@
 /* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
  * 0 <= min_p <= 1. */
 PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
+
+/* PF_INVALID likewise: penalties that are not finite or out of range, counts that are negative or too large, biases that are NaN or
+ * plus infinity, their ids outside of 0 .. n_ids - 1. */
+PF_MUST_USE pf_status pf_logit_rules_check(const pf_logit_rules *rules, int32_t n_ids, pf_error *error);
+
+/* Whether they change any logit. */
+bool pf_logit_rules_are_active(const pf_logit_rules *rules);
 
 #endif

@@ -111,6 +111,15 @@ static const struct pf_option_row sampling_rows[] = {
         .offset = AT(sampling.top_p), .max = 1, .above_min = true),
     ROW(0, "min-p", "P", "drop below this share of the most probable; 0 off (0)", KIND_FLOAT,
         .offset = AT(sampling.min_p), .max = 1),
+    ROW(0, "repetition-penalty", "P", "divides logits of tokens that the text has, above 0; 1 off (1)", KIND_FLOAT,
+        .offset = AT(rules.repetition_penalty), .max = 1000, .above_min = true),
+    ROW(0, "frequency-penalty", "P", "subtracted for each time a token was generated, -2 to 2 (0)", KIND_FLOAT,
+        .offset = AT(rules.frequency_penalty), .min = -2, .max = 2),
+    ROW(0, "presence-penalty", "P", "subtracted once where it was, -2 to 2 (0)", KIND_FLOAT,
+        .offset = AT(rules.presence_penalty), .min = -2, .max = 2),
+    ROW(0, "logit-bias", "LIST", "ID=BIAS,...: added to logits; -inf bans a token", KIND_BIASES),
+    ROW(0, "min-tokens", "N", "no end-of-text token before N new ones (0)", KIND_INT, .offset = AT(rules.min_tokens),
+        .max = 1 << 20),
     ROW(0, "seed", "S", "of all randomness; drawn and reported when absent", KIND_SEED),
 };
 GROUP(pf_options_sampling, "Sampling", sampling_rows);

@@ -130,6 +130,33 @@ static bool parse_ids(const char *list, pf_tokens *out, pf_complaint *c)
     return true;
 }
 
+/* ID=BIAS, separated by commas; -inf bans the id. */
+static bool parse_biases(const struct pf_option_row *row, const char *list, pf_options *out, pf_complaint *c)
+{
+    int32_t n = 0;
+    for (const char *at = list; at; n++) {
+        char word[48], *end = NULL;
+        const size_t length = strcspn(at, ",");
+        uint64_t id = 0;
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
+        char *value = strchr(word, '=');
+        if (value) *value++ = '\0';
+        const bool bans = value && strcmp(value, "-inf") == 0;
+        const float bias = bans ? -INFINITY : value ? strtof(value, &end) : 0.0f;
+        if (length >= sizeof word || !value || !*value || !parse_digits(word, INT32_MAX, &id) ||
+            (!bans && (*end || !isfinite(bias))))
+            return complain(c, "--%s has \"%.*s\" as entry %d, expected ID=BIAS, a token id and a number or -inf",
+                            row->name, (int)(length < 40 ? length : 40), at, n + 1);
+        if (n == PF_MAX_LOGIT_BIASES)
+            return complain(c, "--%s has more than %d entries", row->name, PF_MAX_LOGIT_BIASES);
+        out->bias_ids[n] = (int32_t)id;
+        out->biases[n] = bias;
+        at = at[length] == ',' ? at + length + 1 : NULL;
+    }
+    out->rules.n_biases = n;
+    return true;
+}
+
 /* Words that the libraries know, with their own list of what there is. */
 static bool parse_type(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
 {
@@ -219,6 +246,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
         out->tokens_given = true;
         out->tokens.n = 0;
         return parse_ids(word, &out->tokens, c);
+    case PF_OPTION_KIND_BIASES: return parse_biases(row, word, out, c);
     case PF_OPTION_KIND_CORES: return parse_cores(word, out, c);
     case PF_OPTION_KIND_DTYPE:
     case PF_OPTION_KIND_ACT: return parse_type(row, word, field, c);

@@ -23,6 +23,7 @@ typedef enum {
     PF_OPTION_KIND_WORD,    /* const char *: one of the choices, as it was given */
     PF_OPTION_KIND_SEED,    /* sampling.seed and seed_given */
     PF_OPTION_KIND_IDS,     /* tokens and tokens_given */
+    PF_OPTION_KIND_BIASES,  /* bias_ids, biases and rules.n_biases */
     PF_OPTION_KIND_CORES,   /* cores and n_cores */
     PF_OPTION_KIND_DTYPE,   /* const char *: a word that pf_dtype_parse knows */
     PF_OPTION_KIND_ACT,     /* const char *: a word that pf_activations_parse knows */

@@ -76,6 +76,9 @@ typedef struct {
     bool n_new_given;
     pf_sampling sampling;
     bool seed_given;
+    pf_logit_rules rules; /* its biases are these */
+    int32_t bias_ids[PF_MAX_LOGIT_BIASES];
+    float biases[PF_MAX_LOGIT_BIASES];
     pf_strings stops;
     bool ignore_eos;
     int32_t n_samples;

@@ -41,8 +41,11 @@ pf_request pf_request_by_options(const pf_options *options, const pf_setup *setu
         .draft_len = draft_length(options),
         .ignore_eos = options->ignore_eos,
         .cancel = pf_interrupt_flag(),
+        .rules = options->rules,
     };
     request.sampling.seed = seed;
+    request.rules.bias_ids = options->bias_ids;
+    request.rules.biases = options->biases;
     pf_setup_stop_tokens(setup, options, &request.stop_tokens, &request.n_stop_tokens);
     return request;
 }

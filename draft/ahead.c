@@ -292,6 +292,11 @@ static void draw_for_branch(const pf_outcome_cache *c, const pf_chooser *chooser
         .request = &state->request,
         .excluded = state->excluded,
         .n_excluded = state->n_excluded,
+        .rules = &state->rules,
+        .tokens = c->host->sequences[b->slot].tokens,
+        .n_tokens = slot->base + b->n_accepted,
+        .more = b->tokens,
+        .n_more = 1 + i,
         .position = slot->base + b->n_accepted + 1 + i,
         .round = slot->round,
         .token = &b->tokens[1 + i],
@@ -323,7 +328,11 @@ static void draw_row(void *user, const pf_chooser *chooser, int32_t i)
     }
     pf_ahead_slot *slot = slot_of(c, -1 - owner);
     const pf_draft_state *state = &c->states[-1 - owner];
-    const pf_token_draw draw = { .excluded = state->excluded, .n_excluded = state->n_excluded };
+    const pf_token_draw draw = { .excluded = state->excluded,
+                                 .n_excluded = state->n_excluded,
+                                 .rules = &state->rules,
+                                 .tokens = c->host->sequences[-1 - owner].tokens,
+                                 .n_tokens = slot->base + slot->n_chain };
     const float *logits = pf_draw_logits(c->drawer, chooser, i, &draw);
     pf_choose_alternatives(chooser, &state->request, logits, slot->base + slot->n_chain, -1,
                            &slot->rows[slot->n_chain]);

@@ -11,6 +11,7 @@ pf_chooser pf_chooser_create(const pf_kernels *kernels, int32_t n_vocab, pf_aren
         .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
+        .counts = pf_arena_take(arena, (size_t)n_vocab, sizeof(int32_t)),
     };
 }
 

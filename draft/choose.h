@@ -27,6 +27,7 @@ typedef struct {
     int32_t n_vocab; /* ids that may be proposed: those that exist, without the embedding's padding */
     float *p;        /* [n_vocab] */
     void *scratch;
+    int32_t *counts; /* [n_vocab] zero between calls: of model/sampling/rules.h */
 } pf_chooser;
 
 /* Memory from the arena (or its measure; see base/arena.h). */

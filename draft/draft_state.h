@@ -7,6 +7,7 @@
 
 #include "draft/adaptive.h"
 #include "draft/choose.h"
+#include "model/sampling/rules.h"
 #include "proto/messages.h"
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
                              rates also where it is drafted ahead */
     int32_t excluded[2 * PF_MAX_EXCLUDED]; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
     int32_t n_excluded;
+    pf_rules rules;
     int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
     int32_t n_planned;    /* likewise, as it is now */
     pf_ahead ahead;       /* what drafting ahead found for the latest verdict, until the next proposal is begun */

@@ -49,6 +49,9 @@ float *pf_draw_logits(const pf_drawer *drawer, const pf_chooser *chooser, int32_
     float *logits = pf_forward_logits(drawer->backend, row);
     for (int32_t i = 0; i < draw->n_excluded; i++)
         for (int32_t id = draw->excluded[2 * i]; id < draw->excluded[2 * i + 1]; id++) logits[id] = -INFINITY;
+    if (draw->rules->is_active)
+        pf_rules_apply(draw->rules, draw->tokens, draw->n_tokens, draw->more, draw->n_more, chooser->counts, logits,
+                       chooser->n_vocab);
     return logits;
 }
 

@@ -9,6 +9,7 @@
 #include "draft/choose.h"
 #include "draft/outcomes.h"
 #include "model/backend/forward_backend.h"
+#include "model/sampling/rules.h"
 
 enum { PF_MAX_CHOOSERS = 8 /* each has memory in the size of the vocabulary */ };
 
@@ -23,6 +24,9 @@ typedef struct {
     const pf_sampling_request *request;
     const int32_t *excluded; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
     int32_t n_excluded;
+    const pf_rules *rules; /* of its sequence; behind tokens [n_tokens], and more [n_more] */
+    const int32_t *tokens, *more;
+    int32_t n_tokens, n_more;
     int32_t position;           /* of the token in its sequence */
     uint64_t round;             /* of its proposal */
     pf_invalid_logits *invalid; /* NULL: not counted */
@@ -40,7 +44,7 @@ void pf_drawer_lay_out(pf_drawer *drawer, const pf_forward_backend *backend, int
 typedef void pf_draw_fn(void *user, const pf_chooser *chooser, int32_t i);
 void pf_drawer_share(const pf_drawer *drawer, int32_t n, pf_draw_fn *fn, void *user);
 
-/* The row's logits, without the excluded ids. */
+/* The row's logits, without the excluded ids, and changed by the rules: to be asked for once. */
 float *pf_draw_logits(const pf_drawer *drawer, const pf_chooser *chooser, int32_t row, const pf_token_draw *draw);
 
 /* Draws from them. False: none of the logits is above minus infinity. */

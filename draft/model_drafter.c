@@ -109,6 +109,8 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
                                             .max_declared = open->max_declared,
                                             .draft_seed = draft_seed(drafter_of(host), open) };
     keep_excluded(drafter_of(host), state, open);
+    pf_rules_take(&state->rules, &open->rules, open->stop_tokens, open->n_stop_tokens,
+                  drafter_of(host)->backend.limits.n_vocab);
     state->adaptive.branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
     state->adaptive.n_proposed = state->adaptive.n_branches = 0;
 }
@@ -248,6 +250,9 @@ static void draw_token(void *user, const pf_chooser *chooser, int32_t row)
         .request = &state->request,
         .excluded = state->excluded,
         .n_excluded = state->n_excluded,
+        .rules = &state->rules,
+        .tokens = s->tokens,
+        .n_tokens = s->n_committed + i,
         .position = s->n_committed + i,
         .round = state->proposal.round,
         .invalid = &s->invalid,
@@ -439,6 +444,10 @@ static void lay_out(pf_host *host, pf_arena *arena)
     if (host->info.vocab_size > 0) n_vocab = pf_min(n_vocab, host->info.vocab_size);
     pf_drawer_lay_out(&d->drawer, &d->backend, n_vocab, arena);
     d->states = pf_arena_take(arena, n, sizeof *d->states);
+    for (size_t i = 0; i < n; i++) {
+        const pf_rules rules = pf_rules_lay_out(arena);
+        if (d->states) d->states[i].rules = rules;
+    }
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);
     d->weighed = pf_arena_take(arena, n, sizeof *d->weighed);
     pf_span_batch_lay_out(&d->batch, host->config.max_sequences, arena);

@@ -129,6 +129,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
         .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
         .max_declared = PF_MAX_DECLARED,
         .judges_trees = true,
+        .applies_rules = true,
         .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sampling_parameters.h"
 #include "engine/run.h"
 #include "engine/versioned.h"
 
@@ -159,7 +160,14 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
                        PF_MAX_DRAFT_TOKENS);
     if (q->n_stop_tokens < 0 || (q->n_stop_tokens > 0 && !q->stop_tokens) || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
-    return pf_sampling_check(&q->sampling, error);
+    PF_TRY(pf_sampling_check(&q->sampling, error));
+    PF_TRY(pf_logit_rules_check(&q->rules, n_ids, error));
+    if (pf_logit_rules_are_active(&q->rules) && !s->verifier_info.applies_rules)
+        return pf_fail(
+            error, PF_UNSUPPORTED,
+            "the verifier, %s, does not apply penalties, logit biases and min_tokens, which the request needs",
+            s->verifier_info.model_id);
+    return PF_OK;
 }
 
 static pf_method resolve_method(const pf_request *q)

@@ -30,7 +30,8 @@ struct pf_generation {
     pf_generation *next;
     pf_queue *queue;
     pf_request request; /* its arrays are copies */
-    int32_t *prompt, *stop_tokens, *tokens;
+    int32_t *prompt, *stop_tokens, *bias_ids, *tokens;
+    float *biases;
     bool *drafted;
     int32_t n_made, n_read;
     int fd;
@@ -173,6 +174,8 @@ static void free_generation(pf_generation *g)
     if (g->fd >= 0) close(g->fd);
     free(g->prompt);
     free(g->stop_tokens);
+    free(g->bias_ids);
+    free(g->biases);
     free(g->tokens);
     free(g->drafted);
     free(g);
@@ -192,12 +195,16 @@ static pf_status fill(pf_generation *g, pf_error *error)
     const int32_t n_tokens = pf_session_new_tokens(g->queue->session, r);
     g->prompt = copy_of(r->prompt, (size_t)r->n_prompt * sizeof *r->prompt);
     g->stop_tokens = copy_of(r->stop_tokens, (size_t)r->n_stop_tokens * sizeof *r->stop_tokens);
+    g->bias_ids = copy_of(r->rules.bias_ids, (size_t)r->rules.n_biases * sizeof *r->rules.bias_ids);
+    g->biases = copy_of(r->rules.biases, (size_t)r->rules.n_biases * sizeof *r->rules.biases);
     g->tokens = malloc(((size_t)n_tokens + 1) * sizeof *g->tokens);
     g->drafted = malloc(((size_t)n_tokens + 1) * sizeof *g->drafted);
-    if (!g->prompt || !g->stop_tokens || !g->tokens || !g->drafted)
+    if (!g->prompt || !g->stop_tokens || !g->bias_ids || !g->biases || !g->tokens || !g->drafted)
         return pf_fail(error, PF_NOMEM, "no memory for a request of %d tokens", n_tokens);
     r->prompt = g->prompt;
     r->stop_tokens = r->stop_tokens ? g->stop_tokens : NULL;
+    r->rules.bias_ids = g->bias_ids;
+    r->rules.biases = g->biases;
     g->result = PF_INIT(pf_result);
     g->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->fd < 0) return pf_fail(error, PF_LIMIT, "no event file descriptor: %s", strerror(errno));
@@ -208,9 +215,10 @@ pf_status pf_generation_start(pf_session *session, const pf_request *request, pf
 {
     pf_request given;
     PF_TRY(pf_versioned_copy("pf_request", request, &given, sizeof given, error));
-    if (given.n_prompt < 0 || given.n_stop_tokens < 0)
-        return pf_fail(error, PF_INVALID, "n_prompt is %d and n_stop_tokens %d, expected no negative number",
-                       given.n_prompt, given.n_stop_tokens);
+    if (given.n_prompt < 0 || given.n_stop_tokens < 0 || given.rules.n_biases < 0)
+        return pf_fail(error, PF_INVALID,
+                       "n_prompt is %d, n_stop_tokens %d and rules.n_biases %d, expected no negative number",
+                       given.n_prompt, given.n_stop_tokens, given.rules.n_biases);
     if (!session->queue) PF_TRY(create_queue(session, error));
     pf_generation *g = calloc(1, sizeof *g);
     if (!g) return pf_fail(error, PF_NOMEM, "no memory for a request");

@@ -82,7 +82,9 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .stop_tokens = q->stop_tokens,
         .n_stop_tokens = q->n_stop_tokens,
         .client = q->client,
+        .rules = q->rules,
     };
+    open->rules.n_prompt = q->n_prompt;
     if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
     return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);
 }

@@ -398,6 +398,8 @@ typedef struct {
     /* Whose text it is, where a process serves many: a drafter that keeps earlier outputs proposes them to requests of the same
      * client alone. A worker takes each connection for a client of its own. */
     uint64_t client;
+
+    pf_logit_rules rules; /* penalties, biases, min_tokens; n_prompt is not read: the prompt is */
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };
@@ -433,9 +435,9 @@ typedef struct {
 } pf_result;
 
 /* Run one request on the calling thread. *result is filled in also on failure, with what was committed before.
- * PF_INVALID: the prompt is empty, holds an id that does not exist, or fills the context; a parameter is out of range; the
+ * PF_INVALID: the prompt is empty, holds an id that does not exist, or fills the context; a parameter or a rule is out of range; the
  * session has a generation under way.  PF_CANCELLED.  PF_UNAVAILABLE: a far verifier is gone or silent for too long.
- * PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not support the method.  PF_LIMIT: the verifier has no room.
+ * PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not support the method, or rules.  PF_LIMIT: the verifier has no room.
  * Besides, what a peer fails with as a whole. */
 PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
 

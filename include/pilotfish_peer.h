@@ -89,6 +89,21 @@ typedef struct {
     uint64_t seed;
 } pf_sampling;
 
+/* What is done to a row of the target's logits before the temperature, in this order, by the tokens before it. All zero: nothing.
+ * A drafter that is told of it drafts by it; one that is not costs acceptance only. */
+typedef struct {
+    const int32_t *bias_ids; /* [n_biases] distinct */
+    const float *biases;     /* [n_biases] added to the logits of these ids; minus infinity: never chosen */
+    int32_t n_biases;        /* 0 .. PF_MAX_LOGIT_BIASES */
+    int32_t min_tokens;      /* stop tokens are not chosen before so many tokens are generated */
+    float
+        repetition_penalty; /* logits of ids that the text has, prompt included, are divided by it where they are positive,
+                                 multiplied where not (Keskar et al. arXiv:1909.05858, section 4.1); 0 or 1: off */
+    float frequency_penalty; /* subtracted as often as the id has been generated; -2 .. 2 */
+    float presence_penalty;  /* subtracted once where it has; -2 .. 2 */
+    int32_t n_prompt;        /* tokens at the sequence's begin that count as prompt, not as generated; by the session */
+} pf_logit_rules;
+
 /* How a proposal is verified. */
 typedef enum {
     PF_METHOD_AUTO = 0,      /* of a request: greedy at temperature 0, else rejection; never in a message */
@@ -113,6 +128,7 @@ enum {
     PF_MAX_DECLARED = 256,          /* ids of one draft distribution */
     PF_MAX_PROMPT_TOKENS = 1 << 20, /* tokens of an open */
     PF_MAX_STOP_TOKENS = 64,
+    PF_MAX_LOGIT_BIASES = 1024,
     PF_MAX_EXCLUDED = 256,           /* ranges of ids in an open */
     PF_VOCAB_HASHES = 8192,          /* of a model info */
     PF_MAX_REFUSAL_BYTES = 255,      /* of a refusal's sentence, without its NUL */
@@ -141,6 +157,7 @@ typedef struct {
     /* Not on the wire: a server numbers its streams, a process says whose request it is. A drafter looks texts up for the client that they came
      * from, and for no other. */
     uint64_t client;
+    pf_logit_rules rules;
 } pf_open;
 
 typedef struct {
@@ -251,6 +268,7 @@ typedef struct {
     int32_t n_ends;
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */
     bool any_vocabulary; /* of a drafter that proposes tokens of the text itself: it fits every vocabulary */
+    bool applies_rules;  /* it takes the pf_logit_rules of an open: a session sends none to a verifier that does not */
 } pf_model_info;
 
 /* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */

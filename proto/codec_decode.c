@@ -21,13 +21,6 @@ static pf_status check_real(const pf_codec_place *at, const char *field, float v
     return pf_codec_refuse(at, PF_FORMAT, field, "is %g, expected %g to %g", (double)value, (double)low, (double)high);
 }
 
-static pf_status check_neutral(const pf_codec_place *at, const char *field, float value, float neutral)
-{
-    if (value == 0.0f || value == neutral) return PF_OK;
-    return pf_codec_refuse(at, PF_UNSUPPORTED, field, "is %g, but this version has no penalties: expected %g",
-                           (double)value, (double)neutral);
-}
-
 static pf_status take_sampling(const pf_codec_place *at, const pf_wire_sampling *wire, pf_sampling *out)
 {
     *out = (pf_sampling){ 0 }; /* proto3 has no presence: what is absent is off */
@@ -36,15 +29,50 @@ static pf_status take_sampling(const pf_codec_place *at, const pf_wire_sampling 
     PF_TRY(pf_codec_check_range(at, "sampling.top_k", wire->top_k, 0, INT32_MAX));
     PF_TRY(check_real(at, "sampling.top_p", wire->top_p, 0.0f, 1.0f));
     PF_TRY(check_real(at, "sampling.min_p", wire->min_p, 0.0f, 1.0f));
-    PF_TRY(check_neutral(at, "sampling.repetition_penalty", wire->repetition_penalty, 1.0f));
-    PF_TRY(check_neutral(at, "sampling.presence_penalty", wire->presence_penalty, 0.0f));
-    PF_TRY(check_neutral(at, "sampling.frequency_penalty", wire->frequency_penalty, 0.0f));
     out->temperature = wire->temperature;
     out->top_k = wire->top_k;
     out->top_p = wire->top_p;
     out->min_p = wire->min_p;
     out->seed = wire->seed;
     return PF_OK;
+}
+
+static pf_status take_penalties(const pf_codec_place *at, const pf_wire_sampling *wire, pf_logit_rules *out)
+{
+    PF_TRY(check_real(at, "sampling.repetition_penalty", wire->repetition_penalty, 0.0f, 1000.0f));
+    PF_TRY(check_real(at, "sampling.presence_penalty", wire->presence_penalty, -2.0f, 2.0f));
+    PF_TRY(check_real(at, "sampling.frequency_penalty", wire->frequency_penalty, -2.0f, 2.0f));
+    out->repetition_penalty = wire->repetition_penalty;
+    out->presence_penalty = wire->presence_penalty;
+    out->frequency_penalty = wire->frequency_penalty;
+    return PF_OK;
+}
+
+static pf_status take_biases(const pf_codec_place *at, const pf_wire_rules *wire, pf_logit_rules *out)
+{
+    PF_TRY(check_tokens(at, "rules.bias_ids", wire->bias_ids, wire->n_bias_ids, 0, PF_MAX_LOGIT_BIASES));
+    PF_TRY(pf_codec_check_count(at, "rules.biases", wire->n_biases, wire->n_bias_ids, wire->n_bias_ids));
+    for (size_t i = 0; i < wire->n_biases; i++)
+        if (!(wire->biases[i] < INFINITY))
+            return pf_codec_refuse(at, PF_FORMAT, "rules.biases", "[%zu] is %g, expected a number, or minus infinity",
+                                   i, (double)wire->biases[i]);
+    out->bias_ids = wire->bias_ids;
+    out->biases = wire->biases;
+    out->n_biases = (int32_t)wire->n_biases;
+    return PF_OK;
+}
+
+/* Without LogitRules the whole open is prompt. */
+static pf_status take_rules(const pf_codec_place *at, const pf_wire_open *wire, pf_logit_rules *out)
+{
+    *out = (pf_logit_rules){ .n_prompt = (int32_t)wire->n_tokens };
+    if (wire->sampling) PF_TRY(take_penalties(at, wire->sampling, out));
+    if (!wire->rules) return PF_OK;
+    PF_TRY(pf_codec_check_range(at, "rules.min_tokens", wire->rules->min_tokens, 0, INT32_MAX));
+    PF_TRY(pf_codec_check_range(at, "rules.n_prompt", wire->rules->n_prompt, 0, (int64_t)wire->n_tokens));
+    out->min_tokens = wire->rules->min_tokens;
+    out->n_prompt = wire->rules->n_prompt;
+    return take_biases(at, wire->rules, out);
 }
 
 static pf_status check_method(const pf_codec_place *at, int32_t method)
@@ -88,6 +116,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(check_tokens(at, "stop_tokens", wire->stop_tokens, wire->n_stop_tokens, 0, PF_MAX_STOP_TOKENS));
     PF_TRY(check_excluded(at, wire->excluded, wire->n_excluded));
     PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
+    PF_TRY(take_rules(at, wire, &out->rules));
     out->sequence = wire->sequence;
     out->incarnation = wire->incarnation;
     out->next_round = wire->next_round;

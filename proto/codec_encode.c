@@ -1,6 +1,7 @@
 /* A batch to bytes: mirrored in protobuf-c's structs, then packed. */
 #include <string.h>
 
+#include "base/sampling_parameters.h"
 #include "proto/codec_parts.h"
 
 static bool within(int32_t n, int32_t max)
@@ -28,6 +29,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         pf_wire_open open;
         pf_wire_sampling sampling;
         pf_wire_limits limits;
+        pf_wire_rules rules;
     } whole;
     void **table;
     whole *items = mirror_array(bump, batch->n_opens, sizeof *items, &table);
@@ -36,7 +38,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
     for (int32_t i = 0; items && i < batch->n_opens; i++) {
         const pf_open *o = &batch->opens[i];
         if (!within(o->n_tokens, PF_MAX_PROMPT_TOKENS) || !within(o->n_stop_tokens, PF_MAX_STOP_TOKENS) ||
-            !within(o->n_excluded, PF_MAX_EXCLUDED))
+            !within(o->n_excluded, PF_MAX_EXCLUDED) || !within(o->rules.n_biases, PF_MAX_LOGIT_BIASES))
             return PF_LIMIT;
         whole *w = &items[i];
         pilotfish__v1__sampling_parameters__init(&w->sampling);
@@ -45,6 +47,15 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->sampling.top_p = o->sampling.top_p;
         w->sampling.min_p = o->sampling.min_p;
         w->sampling.seed = o->sampling.seed;
+        w->sampling.repetition_penalty = o->rules.repetition_penalty;
+        w->sampling.presence_penalty = o->rules.presence_penalty;
+        w->sampling.frequency_penalty = o->rules.frequency_penalty;
+        pilotfish__v1__logit_rules__init(&w->rules);
+        w->rules.n_bias_ids = w->rules.n_biases = (size_t)o->rules.n_biases;
+        w->rules.bias_ids = pf_codec_unconst(o->rules.bias_ids);
+        w->rules.biases = pf_codec_unconst(o->rules.biases);
+        w->rules.min_tokens = o->rules.min_tokens;
+        w->rules.n_prompt = o->rules.n_prompt;
         pilotfish__v1__limits__init(&w->limits);
         w->limits.max_draft = o->max_draft;
         w->limits.adaptive_draft = o->adaptive_draft;
@@ -64,6 +75,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->open.stop_tokens = pf_codec_unconst(o->stop_tokens);
         w->open.n_excluded = 2 * (size_t)o->n_excluded;
         w->open.excluded = pf_codec_unconst(o->excluded);
+        if (pf_logit_rules_are_active(&o->rules)) w->open.rules = &w->rules;
     }
     return PF_OK;
 }

@@ -20,23 +20,52 @@ pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
         .draws = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_draw)) : NULL,
         .drawn = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_drawn)) : NULL,
+        .counts = pf_arena_take(arena, (size_t)n_vocab, sizeof(int32_t)),
     };
 }
 
 /* The rows of one sequence. */
 typedef struct {
     const pf_judge *judge;
-    const pf_sampling *sampling;
+    const pf_judged *sequence;
+    const pf_drafted *drafted;
     int32_t first_row, position;
 } judged_rows;
+
+/* The draft tokens before a row: those of its path. */
+static int32_t find_path(const pf_drafted *drafted, int32_t row, int32_t path[PF_MAX_DRAFT_TOKENS])
+{
+    int32_t n = 0;
+    for (int32_t node = row - 1; node >= 0; node = drafted->parents ? drafted->parents[node] : node - 1) n++;
+    for (int32_t node = row - 1, i = n; node >= 0; node = drafted->parents ? drafted->parents[node] : node - 1)
+        path[--i] = drafted->tokens[node];
+    return n;
+}
+
+/* A row, with the sequence's rules: asked for once. */
+static const float *logits_of(const judged_rows *r, int32_t row)
+{
+    const pf_judge *judge = r->judge;
+    float *logits = pf_forward_logits(&judge->backend, r->first_row + row);
+    if (!r->sequence->rules->is_active) return logits;
+    int32_t path[PF_MAX_DRAFT_TOKENS];
+    pf_rules_apply(r->sequence->rules, r->sequence->tokens, r->position, path, find_path(r->drafted, row, path),
+                   judge->counts, logits, judge->n_vocab);
+    return logits;
+}
+
+/* Whether the backend has drawn for this sequence. Rows that rules change are drawn from here. */
+static bool uses_drawn(const judged_rows *r)
+{
+    return r->judge->drawn && !r->sequence->rules->is_active;
+}
 
 static const float *make_p(void *rows, int32_t row)
 {
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
-    const float *logits = pf_forward_logits(&judge->backend, r->first_row + row);
-    const pf_status status =
-        pf_sampling_distribution(r->sampling, judge->backend.kernels, logits, judge->n_vocab, judge->p, judge->scratch);
+    const pf_status status = pf_sampling_distribution(r->sequence->sampling, judge->backend.kernels, logits_of(r, row),
+                                                      judge->n_vocab, judge->p, judge->scratch);
     return status == PF_OK ? judge->p : NULL;
 }
 
@@ -45,10 +74,13 @@ static int32_t choose(void *rows, int32_t row, int32_t n_kept)
 {
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
-    if (r->sampling->temperature == 0.0f) return pf_forward_best(&judge->backend, r->first_row + row, judge->n_vocab);
-    if (judge->drawn) return judge->drawn[r->first_row + row].token;
+    const pf_sampling *sampling = r->sequence->sampling;
+    if (sampling->temperature == 0.0f && r->sequence->rules->is_active)
+        return judge->backend.kernels->argmax(logits_of(r, row), judge->n_vocab);
+    if (sampling->temperature == 0.0f) return pf_forward_best(&judge->backend, r->first_row + row, judge->n_vocab);
+    if (uses_drawn(r)) return judge->drawn[r->first_row + row].token;
     const float *p = make_p(rows, row);
-    return p ? judge->backend.kernels->race(p, judge->n_vocab, r->sampling->seed, PF_NOISE_TARGET, r->position + n_kept)
+    return p ? judge->backend.kernels->race(p, judge->n_vocab, sampling->seed, PF_NOISE_TARGET, r->position + n_kept)
              : -1;
 }
 
@@ -69,16 +101,17 @@ static pf_accept_uniforms uniforms_at(uint64_t seed, int32_t position)
 static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,
                                         int32_t *path)
 {
-    if (judge->drawn) return pf_accept_chain(drafted->tokens, drafted->n, take_decision, rows, path);
+    if (uses_drawn(rows)) return pf_accept_chain(drafted->tokens, drafted->n, take_decision, rows, path);
+    const uint64_t seed = rows->sequence->sampling->seed;
     pf_accept_uniforms uniforms[PF_MAX_DRAFT_TOKENS + 1];
     assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
-    for (int32_t i = 0; i <= drafted->n; i++) uniforms[i] = uniforms_at(rows->sampling->seed, rows->position + i);
+    for (int32_t i = 0; i <= drafted->n; i++) uniforms[i] = uniforms_at(seed, rows->position + i);
     return pf_accept_rejection(drafted, judge->n_vocab, make_p, rows, uniforms, judge->q, path);
 }
 
-int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling)
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules)
 {
-    return sampling->temperature == 0.0f ? judge->n_vocab : 0;
+    return sampling->temperature == 0.0f && !rules->is_active ? judge->n_vocab : 0;
 }
 
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
@@ -87,9 +120,9 @@ bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
 }
 
 /* Without a proposal every method is plain sampling. */
-static bool judges_exactly(const pf_sampling *sampling, pf_method method, const pf_drafted *drafted)
+static bool judges_exactly(const pf_judged *sequence, const pf_drafted *drafted)
 {
-    return pf_judge_is_exact(sampling, method) || drafted->n == 0;
+    return pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
 }
 
 /* ---- where the backend draws ------------------------------------------------------------------------------------ */
@@ -119,16 +152,17 @@ static pf_draw ask_judgement(const pf_sampling *sampling, const pf_drafted *draf
     return draw;
 }
 
-void pf_judge_ask(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
-                  int32_t first_row, int32_t position)
+void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted, int32_t first_row,
+                  int32_t position)
 {
     pf_draw *draws = judge->draws + first_row;
-    const bool exact = judges_exactly(sampling, method, drafted);
+    const pf_sampling *sampling = sequence->sampling;
+    const bool exact = judges_exactly(sequence, drafted);
     int32_t depths[PF_MAX_DRAFT_TOKENS + 1] = { 0 }; /* accepted tokens before a row */
     assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
     for (int32_t row = 0; row <= drafted->n; row++) {
         if (row > 0) depths[row] = 1 + depths[drafted->parents ? 1 + drafted->parents[row - 1] : row - 1];
-        if (sampling->temperature == 0.0f)
+        if (sampling->temperature == 0.0f || sequence->rules->is_active)
             draws[row] = (pf_draw){ .kind = PF_DRAW_NONE };
         else
             draws[row] =
@@ -143,11 +177,13 @@ pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows)
     return any ? pf_forward_draw(&judge->backend, judge->draws, n_rows, judge->drawn) : PF_OK;
 }
 
-pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
-                            int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
+pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted, int32_t first_row,
+                            int32_t position, pf_acceptance *out, int32_t *path)
 {
-    judged_rows rows = { .judge = judge, .sampling = sampling, .first_row = first_row, .position = position };
-    const bool exact = judges_exactly(sampling, method, drafted);
+    judged_rows rows = {
+        .judge = judge, .sequence = sequence, .drafted = drafted, .first_row = first_row, .position = position
+    };
+    const bool exact = judges_exactly(sequence, drafted);
     *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_rejection(judge, drafted, &rows, path);
     return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
 }

@@ -24,6 +24,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "model/backend/forward_backend.h"
+#include "model/sampling/rules.h"
 #include "model/sampling/sampling.h"
 #include "proto/messages.h"
 #include "verify/accept.h"
@@ -36,7 +37,17 @@ typedef struct {
     void *scratch;
     pf_draw *draws;  /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
     pf_drawn *drawn; /* [max_logit_rows] */
+    int32_t *counts; /* [n_vocab] zero between calls */
 } pf_judge;
+
+/* How the tokens of a sequence are judged. */
+typedef struct {
+    const pf_sampling
+        *sampling; /* seed: the verifier's for this sequence; for coupled, the one that the drafter knows too */
+    pf_method method;
+    const pf_rules *rules;
+    const int32_t *tokens; /* [position] the committed ones */
+} pf_judged;
 
 /* Memory from the arena (or its measure; see base/arena.h). */
 pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena);
@@ -44,21 +55,21 @@ pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena);
 /* Whether the backend draws: then each pass to be judged begins with pf_judge_ask for each proposal, and one pf_judge_draw. */
 bool pf_judge_asks(const pf_judge *judge);
 
-/* What pf_judge_proposal will read, which is called with the same. Borrows `sampling` and `drafted` until pf_judge_draw. */
-void pf_judge_ask(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
-                  int32_t first_row, int32_t position);
+/* What pf_judge_proposal will read, which is called with the same. Borrows what the two point to until pf_judge_draw. A sequence
+ * with rules is drawn for from its logits. */
+void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted, int32_t first_row,
+                  int32_t position);
 
 /* Runs the draws of rows 0 .. n_rows - 1, all of which were asked for. PF_UNAVAILABLE: the device failed. */
 PF_MUST_USE pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows);
 
 /* Judges a proposal. Its logits are rows first_row .. first_row + n of the last pass: the row of the last committed token,
  * which decides `position`, then a row for each draft token. path [n]: out, the indices of the accepted tokens, ascending.
- * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.
+ * Where the sequence has rules the rows are changed by them.
  * A row without a number (for a draw: without one above minus infinity) decides nothing: the token before it is the last.
  * PF_UNSUPPORTED: it is the first row. */
-PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method,
-                                        const pf_drafted *drafted, int32_t first_row, int32_t position,
-                                        pf_acceptance *out, int32_t *path);
+PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted,
+                                        int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path);
 
 /* How many of the leading tokens of a proposal can be judged, of at most n_most (0 where that is negative): a count that
  * depends on what the peer sent and on what there is room for, never on what the tokens are worth. */
@@ -72,7 +83,7 @@ int32_t pf_judge_cut(const int32_t *tokens, int32_t n, int32_t room, const int32
 
 /* The pf_span.best_of of the pass to be judged: the vocabulary size if only the largest logit is read; 0 if all logits of a row
  * are. */
-int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling);
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules);
 
 /* Whether the target's own choice decides each token, independent of the proposal: then trees can be judged. */
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/sampling_parameters.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
@@ -31,6 +32,7 @@ typedef struct {
     int32_t *parents; /* [max_draft] */
     int32_t *rows;    /* [backend's max_rows] the same for the rows of the span */
     bool has_declared;
+    pf_rules rules;
 } verify_state;
 
 typedef struct {
@@ -64,11 +66,10 @@ static int32_t unread(const pf_host *host, const pf_host_sequence *s)
 
 static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *error)
 {
-    (void)host;
     if (open->n_tokens < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
     if (open->n_stop_tokens < 0 || open->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected 0 to %d", open->n_stop_tokens, PF_MAX_STOP_TOKENS);
-    return PF_OK;
+    return pf_logit_rules_check(&open->rules, host->config.n_vocab, error);
 }
 
 /* All that is in the cache is taken but the last token: its row is to be computed. */
@@ -88,6 +89,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     state->n_stop = open->n_stop_tokens;
     if (state->n_stop > 0) memcpy(state->stop, open->stop_tokens, (size_t)state->n_stop * sizeof *state->stop);
     state->is_tree = state->has_declared = false;
+    pf_rules_take(&state->rules, &open->rules, state->stop, state->n_stop, v->judge.n_vocab);
 }
 
 static void release(pf_host *host, pf_host_sequence *s)
@@ -159,14 +161,22 @@ static pf_drafted drafted_of(const verifier *v, const pf_host_sequence *s)
                          .n = s->n_drafted };
 }
 
+static pf_judged judged_of(const verifier *v, const pf_host_sequence *s)
+{
+    return (pf_judged){
+        .sampling = &s->sampling, .method = s->method, .rules = &state_of(&v->host, s)->rules, .tokens = s->tokens
+    };
+}
+
 static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
 {
     const int32_t n_committed = s->n_committed;
     const pf_drafted drafted = drafted_of(v, s);
     int32_t path[PF_MAX_DRAFT_TOKENS];
     pf_acceptance acceptance;
+    const pf_judged sequence = judged_of(v, s);
     const pf_status status =
-        pf_judge_proposal(&v->judge, &s->sampling, s->method, &drafted, first_row, n_committed, &acceptance, path);
+        pf_judge_proposal(&v->judge, &sequence, &drafted, first_row, n_committed, &acceptance, path);
     note_invalid(v, s, first_row, acceptance.n_accepted, path);
     if (status != PF_OK) {
         char text[80];
@@ -211,7 +221,8 @@ static pf_status draw_spans(verifier *v, const int32_t *slots, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         const pf_host_sequence *s = &v->host.sequences[slots[i]];
         const pf_drafted drafted = drafted_of(v, s);
-        pf_judge_ask(&v->judge, &s->sampling, s->method, &drafted, row, s->n_committed);
+        const pf_judged sequence = judged_of(v, s);
+        pf_judge_ask(&v->judge, &sequence, &drafted, row, s->n_committed);
         row += s->n_drafted + 1;
     }
     return pf_judge_draw(&v->judge, row);
@@ -266,7 +277,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
                      .tokens = s->tokens + s->n_committed - n_before,
                      .n_tokens = n_before + s->n_drafted,
                      .n_logits = s->n_drafted + 1,
-                     .best_of = pf_judge_best_of(&v->judge, &s->sampling) };
+                     .best_of = pf_judge_best_of(&v->judge, &s->sampling, &state->rules) };
     if (state->is_tree) span.parents = make_tree(state, n_before, s->n_drafted);
     return pf_span_batch_add(&v->batch, &v->backend.limits, &span, s->slot);
 }
@@ -308,6 +319,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
             .stop = pf_arena_take(arena, PF_MAX_STOP_TOKENS, sizeof(int32_t)),
             .parents = pf_arena_take(arena, (size_t)host->config.max_draft, sizeof(int32_t)),
             .rows = pf_arena_take(arena, (size_t)v->backend.limits.max_rows, sizeof(int32_t)),
+            .rules = pf_rules_lay_out(arena),
         };
         if (v->states) v->states[i] = state;
     }

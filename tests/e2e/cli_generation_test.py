@@ -16,6 +16,23 @@ from command_line import QUICKLY  # noqa: E402
 
 
 class Tokens(Case):
+    def test_penalties_and_biases_are_obeyed_with_and_without_a_draft(self):
+        rules = {"ban": ["--logit-bias"], "repetition": ["--repetition-penalty", "1.8"], "counts": ["--frequency-penalty", "1.5", "--presence-penalty", "0.5"]}
+        plain = self.generate("-n", "40", "--ignore-eos")["tokens"]
+        rules["ban"].append(f"{plain[3]}=-inf,5=0.25")
+        for name, options in rules.items():
+            with self.subTest(name):
+                text = self.generate("-n", "40", "--ignore-eos", *options)["tokens"]
+                self.assertNotEqual(text, plain)
+                drafted = self.generate("-n", "40", "--ignore-eos", "-d", self.draft, "--draft-len", "4", *options)
+                self.assertEqual(drafted["tokens"], text)
+                if name == "ban":
+                    self.assertNotIn(plain[3], text)
+        for option, value, says in (("--logit-bias", "5", "expected ID=BIAS"), ("--logit-bias", "x=1", "expected ID=BIAS"), ("--logit-bias", "1=nan", "expected ID=BIAS"),
+                                    ("--frequency-penalty", "3", "from -2 to 2"), ("--repetition-penalty", "0", "above 0")):
+            self.assert_fails("generate", "-m", self.target, "-p", "the", option, value, code=2, saying=[option, says])
+        self.assert_fails("generate", "-m", self.target, "-p", "the", "--logit-bias", "99999999=1", saying=["logit bias 0 is of token 99999999"])
+
     def test_any_bytes_round_trip(self):
         for data in [b"", b"the other thin\n\n  in", "caf\u00e9 \U0001f41f \u4e2d".encode(), bytes(range(256)), b"\xff\xc3"]:
             with self.subTest(data):

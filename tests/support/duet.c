@@ -38,21 +38,24 @@ static const pf_batch *exchange(pf_peer *peer, const pf_batch *batch)
 
 static pf_open open_of(const pf_duet_request *r)
 {
-    return (pf_open){ .sequence = r->sequence,
-                      .incarnation = 1,
-                      .tokens = r->prompt,
-                      .n_tokens = r->n_prompt,
-                      .sampling = r->sampling,
-                      .method = r->method,
-                      .max_draft = r->draft_len,
-                      .adaptive_draft = r->adaptive,
-                      .trees = r->adaptive,
-                      .max_declared = r->max_declared,
-                      .max_tokens = r->n_prompt + r->n_new,
-                      .stop_tokens = r->stop,
-                      .n_stop_tokens = r->n_stop,
-                      .excluded = r->excluded,
-                      .n_excluded = r->n_excluded };
+    pf_open open = { .sequence = r->sequence,
+                     .incarnation = 1,
+                     .tokens = r->prompt,
+                     .n_tokens = r->n_prompt,
+                     .sampling = r->sampling,
+                     .method = r->method,
+                     .max_draft = r->draft_len,
+                     .adaptive_draft = r->adaptive,
+                     .trees = r->adaptive,
+                     .max_declared = r->max_declared,
+                     .max_tokens = r->n_prompt + r->n_new,
+                     .stop_tokens = r->stop,
+                     .n_stop_tokens = r->n_stop,
+                     .excluded = r->excluded,
+                     .n_excluded = r->n_excluded,
+                     .rules = r->rules };
+    open.rules.n_prompt = r->n_prompt;
+    return open;
 }
 
 static int32_t index_of(const duet *d, uint64_t sequence)

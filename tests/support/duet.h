@@ -25,6 +25,7 @@ typedef struct {
     int32_t n_stop;
     const int32_t *excluded; /* [2 * n_excluded] as in pf_open */
     int32_t n_excluded;
+    pf_logit_rules rules; /* n_prompt: the prompt's, whatever it says */
 } pf_duet_request;
 
 typedef struct {

@@ -29,8 +29,9 @@ static const int32_t TOKENS[] = { 0, 1, 127, 128, 300, 4095 }, STOPS[] = { 2, 3 
 static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
-static pf_open open_greedy = { 7,    1, 0,     TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0,
-                               NULL, 0, false, false,  0 };
+static pf_open open_greedy = {
+    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false, 0, { 0 }
+};
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
                                 41,
@@ -47,10 +48,17 @@ static pf_open open_coupled = { UINT64_MAX,
                                 0,
                                 false,
                                 false,
-                                0 };
+                                0,
+                                { 0 } };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
-static pf_open open_excluded = { 12,       1, 0,    TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, STOPS, 2,
-                                 EXCLUDED, 2, true, true,   0 };
+static pf_open open_excluded = { 12,   1,    0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY,
+                                 5,    0,    0, STOPS,  2, EXCLUDED,          2,
+                                 true, true, 0, { 0 } };
+static const float BIASES[] = { 1.5f, -100.0f, -0.25f };
+static pf_open open_rules = {
+    13,   2, 4,     TOKENS, 6, { .temperature = 0.5f, .top_p = 1.0f },       PF_METHOD_REJECTION, 5, 8, 99, STOPS, 2,
+    NULL, 0, false, false,  0, { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3 }
+};
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
@@ -81,6 +89,7 @@ static const struct {
     { "prefix_request", { .prefix_requests = &prefix_one, .n_prefix_requests = 1 } },
     { "refusals", { .refusals = refusals_two, .n_refusals = 2 } },
     { "open_excluded", { .opens = &open_excluded, .n_opens = 1 } },
+    { "open_rules", { .opens = &open_rules, .n_opens = 1 } },
 };
 
 static const pf_model_info golden_info = {

@@ -259,30 +259,57 @@ static void assert_not_spoken(pf_codec *codec, const uint8_t *bytes, size_t n, c
     assert_non_null(strstr(rejected->refusals[0].text, says));
 }
 
-static void penalties_that_are_not_neutral_are_refused_by_name(void **state)
+static void assert_malformed(pf_codec *codec, const pf_open *open, const char *says)
+{
+    const size_t n = encoded(codec, &(pf_batch){ .opens = (pf_open *)(uintptr_t)open, .n_opens = 1 });
+    const pf_batch *out;
+    pf_error error;
+    assert_status(pf_codec_decode_batch(codec, buffer, n, &out, &error), PF_FORMAT);
+    assert_says(error, says);
+}
+
+static void logit_rules_that_are_out_of_range_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 1, -4 };
+    static const float biases[] = { 1.0f, INFINITY };
+    const struct {
+        pf_logit_rules rules;
+        const char *says;
+    } cases[] = {
+        { { .repetition_penalty = -1.0f }, "opens[0].sampling.repetition_penalty is -1, expected 0 to 1000" },
+        { { .repetition_penalty = NAN }, "sampling.repetition_penalty is nan" },
+        { { .presence_penalty = 2.5f }, "sampling.presence_penalty is 2.5, expected -2 to 2" },
+        { { .frequency_penalty = -3.0f }, "sampling.frequency_penalty is -3, expected -2 to 2" },
+        { { .presence_penalty = 1.0f, .min_tokens = -1 }, "rules.min_tokens is -1" },
+        { { .presence_penalty = 1.0f, .n_prompt = 1000 }, "rules.n_prompt is 1000, expected 0 to" },
+        { { .bias_ids = ids, .biases = biases, .n_biases = 2 }, "rules.bias_ids[1] is -4" },
+        { { .bias_ids = (const int32_t[]){ 1, 2 }, .biases = biases, .n_biases = 2 }, "rules.biases[1] is inf" },
+    };
+    pf_codec *codec = codec_of(BUFFER);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_open open = open_greedy;
+        open.rules = cases[i].rules;
+        assert_malformed(codec, &open, cases[i].says);
+    }
+    pf_codec_destroy(codec);
+}
+
+/* An older peer: penalties, and no LogitRules. */
+static void penalties_without_rules_count_the_whole_open_as_prompt(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
-    /* opens { incarnation 1, tokens[1], sampling { FIELD: VALUE }, method GREEDY, limits { max_draft 1 } } */
-    uint8_t bytes[] = { 0x0a, 0x12, 0x10, 0x01, 0x22, 0x01, 0x01, 0x2a, 0x05, 0x35,
+    /* opens { incarnation 1, tokens[1], sampling { presence_penalty: VALUE }, method GREEDY, limits { max_draft 1 } } */
+    uint8_t bytes[] = { 0x0a, 0x12, 0x10, 0x01, 0x22, 0x01, 0x01, 0x2a, 0x05, 0x3d,
                         0,    0,    0,    0,    0x30, 0x01, 0x3a, 0x02, 0x08, 0x01 };
-    const struct {
-        uint8_t tag;
-        float value;
-        const char *says; /* NULL: neutral */
-    } cases[] = { { 0x35, 1.1f, "repetition_penalty is 1.1" }, { 0x35, 1.0f, NULL },
-                  { 0x3d, 0.5f, "presence_penalty is 0.5" },   { 0x3d, 0.0f, NULL },
-                  { 0x45, -1.0f, "frequency_penalty is -1" },  { 0x45, NAN, "frequency_penalty is nan" } };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        bytes[9] = cases[i].tag;
-        memcpy(bytes + 10, &cases[i].value, 4);
-        const pf_batch *out;
-        pf_error error;
-        if (cases[i].says)
-            assert_not_spoken(codec, bytes, sizeof bytes, cases[i].says);
-        else
-            assert_ok(pf_codec_decode_batch(codec, bytes, sizeof bytes, &out, &error), error);
-    }
+    const float value = 0.5f;
+    const pf_batch *out;
+    pf_error error;
+    memcpy(bytes + 10, &value, 4);
+    assert_ok(pf_codec_decode_batch(codec, bytes, sizeof bytes, &out, &error), error);
+    assert_true(out->opens[0].rules.presence_penalty == value);
+    assert_int_equal(out->opens[0].rules.n_prompt, 1);
     pf_codec_destroy(codec);
 }
 
@@ -657,7 +684,8 @@ int main(void)
         cmocka_unit_test(a_field_out_of_range_is_refused_by_name),
         cmocka_unit_test(an_id_twice_is_found_wherever_it_stands),
         cmocka_unit_test(ids_that_were_chosen_cost_no_more_than_others),
-        cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
+        cmocka_unit_test(logit_rules_that_are_out_of_range_are_refused_by_name),
+        cmocka_unit_test(penalties_without_rules_count_the_whole_open_as_prompt),
         cmocka_unit_test(a_method_of_a_later_version_is_refused_as_unsupported),
         cmocka_unit_test(a_batch_of_invalid_parts_is_refused_one_by_one),
         cmocka_unit_test(of_several_invalid_parts_of_a_sequence_the_last_incarnation_is_refused),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "base/sampling_parameters.h"
 #include "proto/codec.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/draw.h"
@@ -36,6 +37,13 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_same_tokens(a->stop_tokens, a->n_stop_tokens, b->stop_tokens, b->n_stop_tokens);
     assert_same_tokens(a->excluded, 2 * a->n_excluded, b->excluded, 2 * b->n_excluded);
+    assert_same_tokens(a->rules.bias_ids, a->rules.n_biases, b->rules.bias_ids, b->rules.n_biases);
+    for (int32_t i = 0; i < a->rules.n_biases; i++) assert_true(a->rules.biases[i] == b->rules.biases[i]);
+    assert_true(a->rules.repetition_penalty == b->rules.repetition_penalty &&
+                a->rules.frequency_penalty == b->rules.frequency_penalty &&
+                a->rules.presence_penalty == b->rules.presence_penalty);
+    assert_int_equal(a->rules.min_tokens, b->rules.min_tokens);
+    if (pf_logit_rules_are_active(&a->rules)) assert_int_equal(a->rules.n_prompt, b->rules.n_prompt);
 }
 
 static void assert_same_proposal(const pf_proposal *a, const pf_proposal *b)
@@ -178,7 +186,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, MOST_RANGES + 1),
                                  below(rng, 2) == 1,
                                  below(rng, 2) == 1,
-                                 0 };
+                                 0,
+                                 { 0 } };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {

@@ -158,11 +158,12 @@ static void assert_same_judgement(judges *j, const pf_sampling *sampling, pf_met
 {
     pf_acceptance expected, got;
     int32_t expected_path[ROWS] = { 0 }, path[ROWS] = { 0 };
-    const pf_status status =
-        pf_judge_proposal(&j->host, sampling, method, drafted, 0, position, &expected, expected_path);
-    pf_judge_ask(&j->device, sampling, method, drafted, 0, position);
+    const pf_rules none = { 0 };
+    const pf_judged sequence = { .sampling = sampling, .method = method, .rules = &none };
+    const pf_status status = pf_judge_proposal(&j->host, &sequence, drafted, 0, position, &expected, expected_path);
+    pf_judge_ask(&j->device, &sequence, drafted, 0, position);
     assert_status(pf_judge_draw(&j->device, drafted->n + 1), PF_OK);
-    assert_status(pf_judge_proposal(&j->device, sampling, method, drafted, 0, position, &got, path), status);
+    assert_status(pf_judge_proposal(&j->device, &sequence, drafted, 0, position, &got, path), status);
     if (got.n_accepted != expected.n_accepted || got.next != expected.next)
         fail_msg("%s: %d tokens and %d, expected %d and %d", what, got.n_accepted, got.next, expected.n_accepted,
                  expected.next);

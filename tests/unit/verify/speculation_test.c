@@ -265,6 +265,117 @@ static void a_draft_that_is_the_target_has_every_token_accepted(void **state)
     close_pair(&twins);
 }
 
+/* ---- logit rules -------------------------------------------------------------------------------------------- */
+
+/* The logits behind a prefix with rules, by the definition. */
+static void define_logits(const pf_tiny_side *side, const pf_logit_rules *rules, const int32_t *stop, int32_t n_stop,
+                          const int32_t *prefix, int32_t n, float *out)
+{
+    const int32_t n_vocab = pf_context_n_vocab(side->context);
+    pf_kv_seq sequence;
+    assert_status(pf_kv_acquire(pf_context_kv(side->context), &sequence), PF_OK);
+    assert_status(pf_context_prefill(side->context, sequence, prefix, n, true), PF_OK);
+    memcpy(out, pf_context_logits(side->context, 0), (size_t)n_vocab * sizeof *out);
+    pf_kv_release(pf_context_kv(side->context), sequence);
+    for (int32_t id = 0; id < n_vocab; id++) {
+        int32_t n_all = 0, n_generated = 0;
+        for (int32_t i = 0; i < n; i++) n_all += prefix[i] == id;
+        for (int32_t i = rules->n_prompt; i < n; i++) n_generated += prefix[i] == id;
+        for (int32_t i = 0; i < rules->n_biases; i++)
+            if (rules->bias_ids[i] == id) out[id] += rules->biases[i];
+        for (int32_t i = 0; i < n_stop; i++)
+            if (stop[i] == id && n - rules->n_prompt < rules->min_tokens) out[id] = -INFINITY;
+        if (n_all > 0 && rules->repetition_penalty > 0.0f)
+            out[id] = out[id] > 0.0f ? out[id] / rules->repetition_penalty : out[id] * rules->repetition_penalty;
+        if (n_generated > 0)
+            out[id] = out[id] - rules->frequency_penalty * (float)n_generated - rules->presence_penalty;
+    }
+}
+
+static void decode_with_rules(const pf_tiny_side *side, const pf_duet_request *q, int32_t *out)
+{
+    enum { MOST_VOCAB = 128 };
+    float logits[MOST_VOCAB], p[MOST_VOCAB];
+    max_align_t scratch[4096];
+    int32_t text[N_PROMPT + N_NEW];
+    pf_logit_rules rules = q->rules;
+    rules.n_prompt = q->n_prompt;
+    const int32_t n_vocab = pf_context_n_vocab(side->context);
+    const pf_kernels *kernels = pf_model_kernels(side->model);
+    assert_true(pf_sampling_scratch_bytes(n_vocab) <= sizeof scratch && n_vocab <= MOST_VOCAB);
+    memcpy(text, q->prompt, (size_t)q->n_prompt * sizeof *text);
+    for (int32_t i = 0; i < q->n_new; i++) {
+        define_logits(side, &rules, q->stop, q->n_stop, text, q->n_prompt + i, logits);
+        assert_status(pf_sampling_distribution(&q->sampling, kernels, logits, n_vocab, p, scratch), PF_OK);
+        out[i] = text[q->n_prompt + i] =
+            q->sampling.temperature == 0.0f
+                ? kernels->argmax(logits, n_vocab)
+                : kernels->race(p, n_vocab, q->sampling.seed, PF_NOISE_TARGET, q->n_prompt + i);
+    }
+}
+
+/* Greedy and coupled, chains of each length and what the drafter chooses, trees included, beside plain decoding. */
+static void text_with_penalties_and_biases_is_that_of_plain_decoding(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 5, 90 }, stop[] = { 3, 77 };
+    static const float biases[] = { -INFINITY, 2.0f };
+    const pf_logit_rules cases[] = {
+        { .repetition_penalty = 1.5f },
+        { .frequency_penalty = 0.7f, .presence_penalty = 0.3f },
+        { .frequency_penalty = -0.5f, .bias_ids = ids, .biases = biases, .n_biases = 2, .min_tokens = N_NEW },
+    };
+    const pf_sampling warm = { .temperature = 0.7f, .top_p = 0.9f, .seed = 6 };
+    const pf_tiny_model *drafts[] = { &TARGET, &RAW_CLIENT };
+    int32_t n_changed = 0, n_accepted = 0;
+    for (size_t d = 0; d < PF_COUNT(drafts); d++) {
+        pair p = open_pair(&TARGET, drafts[d], 1, 1);
+        for (size_t i = 0; i < 2 * PF_COUNT(cases); i++) {
+            const bool is_greedy = i % 2 == 0;
+            pf_duet_request q = request_of((int32_t)i % N_PROMPTS, is_greedy ? PF_METHOD_GREEDY : PF_METHOD_COUPLED,
+                                           is_greedy ? GREEDY : warm, 1);
+            int32_t expected[N_NEW], without[N_NEW];
+            q.rules = cases[i / 2];
+            q.stop = stop;
+            q.n_stop = 2;
+            pf_tiny_side_decode(&p.target, &q.sampling, q.prompt, N_PROMPT, N_NEW, without);
+            decode_with_rules(&p.target, &q, expected);
+            int32_t n = 0;
+            while (n < N_NEW && expected[n] != stop[0] && expected[n] != stop[1]) n++;
+            if (n < N_NEW) n++;
+            n_changed += memcmp(without, expected, sizeof expected) != 0;
+            for (q.draft_len = 0; q.draft_len <= 8; q.draft_len++) {
+                pf_duet_text text;
+                pf_duet_request asked = q;
+                asked.adaptive = q.draft_len == 0;
+                if (asked.adaptive) asked.draft_len = 8;
+                pf_duet_run(p.verifier, p.drafter, &asked, 1, NULL, NULL, &text);
+                assert_text(&text, expected, n);
+                n_accepted += text.accepted;
+            }
+        }
+        close_pair(&p);
+    }
+    assert_true(n_changed >= 8 && n_accepted > 0);
+}
+
+/* The draft is told of them, too: one that is the target has every token accepted. */
+static void a_draft_that_is_the_target_drafts_by_the_same_rules(void **state)
+{
+    (void)state;
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1);
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = 3 };
+    for (int32_t i = 0; i < 3; i++) {
+        const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_COUPLED, PF_METHOD_REJECTION };
+        pf_duet_request q = request_of(0, methods[i], i == 0 ? GREEDY : warm, 4);
+        q.rules = (pf_logit_rules){ .repetition_penalty = 1.4f, .frequency_penalty = 0.8f, .presence_penalty = 0.5f };
+        pf_duet_text text;
+        pf_duet_run(twins.verifier, twins.drafter, &q, 1, NULL, NULL, &text);
+        assert_int_equal(text.accepted, text.drafted);
+    }
+    close_pair(&twins);
+}
+
 /* ---- liars --------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -377,17 +488,28 @@ static const int32_t SMALL_PROMPT[] = { 3, 1, 4 };
 
 /* Tokens 1 and 2 behind the prompt and its first new token, which comes from the prefill and is counted with them:
  * the joint of all three. */
-static void enumerate(const pf_tiny_side *target, double *expected)
+static void distribution_of(const pf_tiny_side *target, const pf_logit_rules *rules, const int32_t *prefix, int32_t n,
+                            float *out)
+{
+    float logits[V];
+    max_align_t scratch[1024];
+    assert_true(pf_sampling_scratch_bytes(V) <= sizeof scratch);
+    define_logits(target, rules, NULL, 0, prefix, n, logits);
+    assert_status(pf_sampling_distribution(&SMALL_SAMPLING, pf_model_kernels(target->model), logits, V, out, scratch),
+                  PF_OK);
+}
+
+static void enumerate(const pf_tiny_side *target, const pf_logit_rules *rules, double *expected)
 {
     int32_t prefix[] = { SMALL_PROMPT[0], SMALL_PROMPT[1], SMALL_PROMPT[2], 0, 0 };
     float first[V], second[V], third[V];
-    pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 3, first);
+    distribution_of(target, rules, prefix, 3, first);
     for (int32_t a = 0; a < V; a++) {
         prefix[3] = a;
-        pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 4, second);
+        distribution_of(target, rules, prefix, 4, second);
         for (int32_t b = 0; b < V; b++) {
             prefix[4] = b;
-            pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 5, third);
+            distribution_of(target, rules, prefix, 5, third);
             for (int32_t c = 0; c < V; c++)
                 expected[(a * V + b) * V + c] = (double)first[a] * (double)second[b] * (double)third[c];
         }
@@ -397,8 +519,8 @@ static void enumerate(const pf_tiny_side *target, double *expected)
 /* n_excluded: of EXCLUDED, ranges that the draft does not propose. */
 static const int32_t EXCLUDED[] = { 0, 2, 7, 8, 11, 99 };
 
-static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper,
-                                   int32_t *n_refused)
+static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_t n_excluded,
+                                   const pf_logit_rules *rules, pf_duet_tamper *tamper, int32_t *n_refused)
 {
     pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
     pf_peer *drafter = lookup ? lookup : p.drafter;
@@ -407,7 +529,9 @@ static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_
     static pf_duet_text texts[AT_ONCE];
     pf_duet_request requests[AT_ONCE];
     memset(counts, 0, sizeof counts);
-    enumerate(&p.target, expected);
+    pf_logit_rules defined = *rules;
+    defined.n_prompt = 3;
+    enumerate(&p.target, &defined, expected);
     *n_refused = 0;
     for (uint64_t batch = 0; batch < BATCHES; batch++) {
         for (uint64_t i = 0; i < AT_ONCE; i++) {
@@ -420,7 +544,8 @@ static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_
                                              .draft_len = 2,
                                              .max_declared = max_declared,
                                              .excluded = EXCLUDED,
-                                             .n_excluded = n_excluded };
+                                             .n_excluded = n_excluded,
+                                             .rules = *rules };
             requests[i].sampling.seed = batch * AT_ONCE + i;
         }
         pf_duet_run(p.verifier, drafter, requests, AT_ONCE, tamper, NULL, texts);
@@ -434,18 +559,41 @@ static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_
     return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
 }
 
-static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper, int32_t *n_refused)
+static double test_three_tokens(int32_t max_declared, int32_t n_excluded, const pf_logit_rules *rules,
+                                pf_duet_tamper *tamper, int32_t *n_refused)
 {
-    return test_three_tokens_of(NULL, max_declared, n_excluded, tamper, n_refused);
+    return test_three_tokens_of(NULL, max_declared, n_excluded, rules, tamper, n_refused);
 }
 
-static void assert_lossless(int32_t max_declared, int32_t n_excluded)
+static void assert_lossless_with(int32_t max_declared, int32_t n_excluded, const pf_logit_rules *rules)
 {
     int32_t n_refused;
-    const double tail = test_three_tokens(max_declared, n_excluded, NULL, &n_refused);
+    const double tail = test_three_tokens(max_declared, n_excluded, rules, NULL, &n_refused);
     if (tail < PF_CHI_FALSE_ALARM)
         fail_msg("tail probability %.2g, expected at least %.0g: the loop is lossy", tail, PF_CHI_FALSE_ALARM);
     if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+}
+
+static const pf_logit_rules NO_RULES;
+
+static void assert_lossless(int32_t max_declared, int32_t n_excluded)
+{
+    assert_lossless_with(max_declared, n_excluded, &NO_RULES);
+}
+
+static void rejection_is_exact_with_penalties_and_biases(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 2, 9 };
+    static const float biases[] = { 1.0f, -INFINITY };
+    const pf_logit_rules rules = { .repetition_penalty = 1.5f,
+                                   .frequency_penalty = 1.5f,
+                                   .presence_penalty = -0.8f,
+                                   .bias_ids = ids,
+                                   .biases = biases,
+                                   .n_biases = 2 };
+    assert_lossless_with(4, 0, &rules);
+    assert_lossless_with(0, 0, &rules);
 }
 
 static void rejection_over_models_has_the_targets_distribution(void **state)
@@ -489,7 +637,7 @@ static void rejection_is_exact_with_tokens_that_are_looked_up(void **state)
     (void)state;
     int32_t n_refused;
     pf_peer *lookup = make_lookup();
-    const double tail = test_three_tokens_of(lookup, 0, 0, NULL, &n_refused);
+    const double tail = test_three_tokens_of(lookup, 0, 0, &NO_RULES, NULL, &n_refused);
     pf_peer_destroy(lookup);
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
     if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
@@ -501,7 +649,7 @@ static void rejection_is_exact_with_a_cascade(void **state)
     pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
     cascade_over(&p, V, AT_ONCE);
     int32_t n_refused;
-    const double tail = test_three_tokens_of(p.drafter, V, 0, NULL, &n_refused);
+    const double tail = test_three_tokens_of(p.drafter, V, 0, &NO_RULES, NULL, &n_refused);
     const pf_cascade_counts counts = pf_cascade_drafter_counts(p.drafter);
     close_pair(&p);
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
@@ -531,7 +679,7 @@ static void frequencies_declared_for_looked_up_tokens_are_caught(void **state)
     if (!TELLS_WRONG_RULES) skip();
     int32_t n_refused;
     pf_peer *lookup = make_lookup();
-    const double tail = test_three_tokens_of(lookup, 0, 0, declare_half, &n_refused);
+    const double tail = test_three_tokens_of(lookup, 0, 0, &NO_RULES, declare_half, &n_refused);
     pf_peer_destroy(lookup);
     if (tail >= PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the test cannot tell this rule", tail);
 }
@@ -587,7 +735,7 @@ static void a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught(
     pf_duet_tamper *const wrong[] = { round_declared, withhold_unlikely, withhold_excluded };
     for (size_t i = 0; i < PF_COUNT(wrong); i++) {
         int32_t n_refused;
-        const double tail = test_three_tokens(V, 0, wrong[i], &n_refused);
+        const double tail = test_three_tokens(V, 0, &NO_RULES, wrong[i], &n_refused);
         if (tail >= PF_CHI_FALSE_ALARM)
             fail_msg("tail probability %.2g: this test could not tell lossy rule %zu from the right one", tail, i);
     }
@@ -598,7 +746,7 @@ static void drawn_tokens_judged_as_bare_ones_are_exact(void **state)
 {
     (void)state;
     int32_t n_refused;
-    const double tail = test_three_tokens(V, 0, drop_declared, &n_refused);
+    const double tail = test_three_tokens(V, 0, &NO_RULES, drop_declared, &n_refused);
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
 }
 
@@ -660,6 +808,9 @@ int main(void)
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
         cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),
         cmocka_unit_test(invalid_draft_distributions_still_give_tokens_of_the_vocabulary),
+        cmocka_unit_test(text_with_penalties_and_biases_is_that_of_plain_decoding),
+        cmocka_unit_test(a_draft_that_is_the_target_drafts_by_the_same_rules),
+        cmocka_unit_test(rejection_is_exact_with_penalties_and_biases),
         cmocka_unit_test(rejection_over_models_has_the_targets_distribution),
         cmocka_unit_test(rejection_is_exact_with_a_truncated_draft_distribution),
         cmocka_unit_test(rejection_is_exact_with_ids_that_the_draft_excludes),

@@ -71,6 +71,7 @@ typedef struct {
     pf_result plain, speculative; /* with room for max_new_tokens each */
     pf_tokens conversation;
     bool has_categories;
+    uint64_t client; /* of its texts: none is proposed to a later run */
 } runner;
 
 static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_result *result)
@@ -87,6 +88,7 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
         .stop_tokens = b->stop_tokens,
         .n_stop_tokens = b->n_stop_tokens,
         .cancel = b->cancel,
+        .client = r->client,
     };
     request.sampling.temperature = r->setting->temperature;
     request.sampling.seed = seed;
@@ -211,7 +213,7 @@ pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_accepta
     int32_t *tokens = calloc(2 * (size_t)bench->max_new_tokens, sizeof *tokens);
     pf_status status = PF_NOMEM;
     if (r && tokens) {
-        *r = (runner){ .bench = bench, .setting = setting, .out = out, .error = error };
+        *r = (runner){ .bench = bench, .setting = setting, .out = out, .error = error, .client = pf_now_ns() };
         r->plain.tokens = tokens;
         r->speculative.tokens = tokens + bench->max_new_tokens;
         r->plain.size = r->speculative.size = sizeof r->plain;

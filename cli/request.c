@@ -22,13 +22,14 @@ pf_status pf_request_seed(const pf_options *options, uint64_t *out, pf_error *er
 
 enum { REPEATABLE_DRAFT_LEN = 4 };
 
-/* A length that adapts to the clock gives rejection sampling a different text in every run. With both models in this process
- * and a given seed the text can repeat, so the length is fixed unless --draft-len is given. */
+/* A length that adapts to the clock gives rejection sampling a different text in every run. With target and drafter in this
+ * process and a given seed the text can repeat, so the length is fixed unless --draft-len is given. */
 static int32_t draft_length(const pf_options *options)
 {
     if (options->draft_len != PF_DRAFT_LEN_UNSET) return options->draft_len;
     const bool rejection = options->sampling.temperature > 0.0f && options->method != PF_METHOD_COUPLED;
-    const bool repeatable = rejection && options->seed_given && options->draft && !options->verifier;
+    const bool is_here = options->draft || pf_setup_looks_up(options);
+    const bool repeatable = rejection && options->seed_given && is_here && !options->verifier;
     return repeatable ? REPEATABLE_DRAFT_LEN : PF_DRAFT_LEN_AUTO;
 }
 

@@ -247,6 +247,14 @@ class Benchmarks(Case):
         self.assert_fails(*bench, "--what-if", "20:3", code=2, saying=["expected STEP:PASS:TRIP"])
         self.assert_fails(*bench, "--report", self.root / "none" / "x.html", saying=["cannot be written"])
 
+    def test_a_run_is_not_helped_by_the_outputs_of_the_one_before(self):
+        prompts = self.root / "few.txt"
+        prompts.write_text("the\nthin\n")
+        runs = self.run_json("bench", "acceptance", "-m", self.target, "--drafter", "suffix", "--suffix-corpus", "1M", "--prompts",
+                             prompts, "-n", "60", "--draft-len", "4,4", "--warm-up")["runs"]
+        accepted = [run["speculation"]["accepted"] for run in runs]
+        self.assertLess(abs(accepted[1] - accepted[0]), 10)  # of 118; what verdicts have shown is kept
+
     def test_acceptance_refuses_repeated_prompts(self):
         prompts = self.root / "twice.txt"
         prompts.write_text("the\nthin\nthe\n")
@@ -469,7 +477,7 @@ class Benchmarks(Case):
         self.assertLess(document["rounds"], 10000000)
         self.assertEqual(document["p50_us"] is None, document["rounds"] == 0)
         prompts = self.root / "many.txt"
-        prompts.write_text("the\n" * 4000)
+        prompts.write_text("".join(f"the {i}\n" for i in range(4000)))
         run, = interrupted("acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "100",
                            "--draft-len", "2,4")["runs"]
         self.assertTrue(0 < run["requests"] < 4000, run["requests"])

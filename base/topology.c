@@ -4,6 +4,7 @@
 #include <hwloc/glibc-sched.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
@@ -64,9 +65,18 @@ size_t pf_topology_memory_bytes(void)
     return least_memory(physical_memory_bytes(), pf_cgroup_read("").memory_bytes);
 }
 
+/* hwloc does not check its allocations: where there is no room for them it would crash. */
+static bool has_room_for_hwloc(void)
+{
+    enum { HWLOC_BYTES = 8 << 20 };
+    void *room = mmap(NULL, HWLOC_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, HWLOC_BYTES) == 0;
+}
+
 pf_status pf_topology_read(pf_topology *out, pf_error *error)
 {
     hwloc_topology_t topology;
+    if (!has_room_for_hwloc()) return pf_fail(error, PF_NOMEM, "no memory to read this machine's topology");
     if (hwloc_topology_init(&topology) != 0) return pf_fail(error, PF_INTERNAL, "hwloc: cannot make a topology");
     hwloc_bitmap_t allowed = NULL;
     if (hwloc_topology_load(topology) != 0 || !(allowed = allowed_cpus(topology)) || hwloc_bitmap_iszero(allowed)) {

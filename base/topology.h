@@ -18,7 +18,7 @@ typedef struct {
 /* The machine's, or the cgroup's limit where lower; 0: unknown. */
 size_t pf_topology_memory_bytes(void);
 
-/* PF_INTERNAL: hwloc could not look. */
+/* PF_INTERNAL: hwloc could not look.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_topology_read(pf_topology *out, pf_error *error);
 
 /* How many threads to start: n_threads where that is given, else one for each of the n_named CPUs, else one a core. 0: not

@@ -323,9 +323,11 @@ class Clients(ServeCase):
             self.assertLess(time.monotonic() - begin, 10)
 
     def test_memory_is_bounded_over_a_thousand_texts_that_are_given_up(self):
-        def memory_kb():
+        def memory_kb(what="VmRSS"):
             status = Path(f"/proc/{self.server.process.pid}/status").read_text()
-            return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+            return int(re.search(what + r":\s+(\d+)", status)[1])
+        if memory_kb("VmSize") > 1 << 30:
+            self.skipTest("a sanitizer, which reserves terabytes, keeps freed memory")
         for _ in range(200):
             self.leave(self.server.address, 1900, reads=False)
         self.wait_idle()

@@ -206,7 +206,7 @@ static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf
         .n_tokens = (int32_t)n,
         .parents = wire->n_parents ? wire->parents : NULL,
         .declared = declared,
-        .ahead = take_ahead(wire->ahead),
+        .ahead = take_ahead((int32_t)wire->ahead),
     };
     return PF_OK;
 }

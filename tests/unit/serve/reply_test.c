@@ -72,8 +72,8 @@ static void a_chat_stream_has_role_text_reason_usage_and_end(void **state)
         "\"delta\":{\"content\":\"Hi\"}",
         "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"",
         "\"usage\":null",
-        "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3,\"total_tokens\":8,"
-        "\"prompt_tokens_details\":{\"cached_tokens\":2}}"
+        ("\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3,\"total_tokens\":8,"
+         "\"prompt_tokens_details\":{\"cached_tokens\":2}}"),
     };
     for (size_t i = 0; i < PF_COUNT(parts); i++) assert_has(text, parts[i]);
     assert_string_equal(text + strlen(text) - strlen("data: [DONE]\n\n"), "data: [DONE]\n\n");

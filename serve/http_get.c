@@ -130,6 +130,7 @@ static pf_status take_body(const conversation *c, pf_bytes *answer)
     if (pf_bytes_append(answer, "", 1) != PF_OK) return pf_fail(c->error, PF_NOMEM, "no memory for the answer");
     answer->n--;
     const char *end = strstr(answer->data, blank_line);
+    /* NOLINTNEXTLINE(cert-err34-c): three digits are in range */
     if (!end || sscanf(answer->data, "HTTP/1.%*1[01] %3d ", &status) != 1)
         return pf_fail(c->error, PF_FORMAT, "%s: the answer is not HTTP", c->address);
     if (status != 200) return pf_fail(c->error, PF_UNAVAILABLE, "%s: the answer has the status %d", c->address, status);

@@ -88,6 +88,7 @@ static pf_model_info info_of(const scenario_run *r, const char *name, int32_t n_
     return info;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the peer waits by it */
 static pf_status make_drafter(const scenario_run *r, pf_synthetic *synthetic, uint64_t *clock_ns, pf_peer **out,
                               pf_error *error)
 {
@@ -103,8 +104,10 @@ static pf_status make_drafter(const scenario_run *r, pf_synthetic *synthetic, ui
     return pf_model_drafter_create(pf_synthetic_backend(synthetic), &config, out, error);
 }
 
+/* NOLINTBEGIN(readability-non-const-parameter): likewise */
 static pf_status make_verifier(const scenario_run *r, pf_synthetic *synthetic, int32_t n, uint64_t step_ns,
                                uint64_t seed, uint64_t *clock_ns, pf_peer **out, pf_error *error)
+/* NOLINTEND(readability-non-const-parameter) */
 {
     const pf_model_info info = info_of(r, "target", n);
     const pf_model_verifier_config config = { .max_sequences = n,

@@ -153,8 +153,10 @@ static pf_accept_decision decide_by_rejection(void *chain, int32_t i)
     return out;
 }
 
+/* NOLINTBEGIN(readability-non-const-parameter): q is written through the chain */
 pf_acceptance pf_accept_rejection(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
                                   const pf_accept_uniforms *uniforms, float *q, int32_t *path)
+/* NOLINTEND(readability-non-const-parameter) */
 {
     rejected_chain chain = { drafted, n_vocab, p, rows, uniforms, q };
     return pf_accept_chain(drafted->tokens, drafted->n, decide_by_rejection, &chain, path);

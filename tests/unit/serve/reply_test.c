@@ -139,7 +139,7 @@ static void events_of_responses_are_numbered(void **state)
     char *text = stream(&r, &pf_reply_response, &choice, "Hi");
     int32_t n = 0;
     for (const char *at = text; (at = strstr(at, "\"sequence_number\":")) != NULL; at++, n++)
-        assert_int_equal(atoi(at + strlen("\"sequence_number\":")), n);
+        assert_int_equal((int)strtol(at + strlen("\"sequence_number\":"), NULL, 10), n);
     assert_int_equal(n, 9);
     assert_has(text, "event: response.incomplete\n");
     assert_has(text, "\"incomplete_details\":{\"reason\":\"max_output_tokens\"}");

@@ -35,7 +35,6 @@ typedef struct {
 
 typedef struct {
     scenario_run *run;
-    int32_t number;
     pf_process *process;
     pf_peer *drafter, *verifier; /* far */
     pf_synthetic *synthetic;     /* of its own, for what the text must be */
@@ -285,7 +284,6 @@ static pf_status make_engine(scenario_run *r, int32_t number)
 {
     engine *e = &r->engines[number];
     e->run = r;
-    e->number = number;
     pf_synthetic_config config = synthetic_config(r, false, 1);
     config.max_held = 0;
     PF_TRY(pf_synthetic_create(&config, &e->synthetic, &e->error));

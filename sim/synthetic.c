@@ -151,7 +151,6 @@ static void run_span(pf_synthetic *s, const pf_span *span, int32_t *n_logits)
     memcpy(q->hashes + q->length, s->rows, (size_t)span->n_tokens * sizeof *s->rows);
     q->length += span->n_tokens;
     s->counts.n_held += span->n_tokens;
-    s->counts.n_rows += span->n_tokens;
 }
 
 static pf_status run(void *state, const pf_span *spans, int32_t n)
@@ -161,7 +160,6 @@ static pf_status run(void *state, const pf_span *spans, int32_t n)
     PF_TRY(check_spans(s, spans, n));
     int32_t n_logits = 0;
     for (int32_t i = 0; i < n; i++) run_span(s, &spans[i], &n_logits);
-    s->counts.n_passes++;
     return PF_OK;
 }
 

@@ -33,10 +33,9 @@ void pf_synthetic_destroy(pf_synthetic *synthetic);
 /* Borrows it. */
 pf_forward_backend pf_synthetic_backend(pf_synthetic *synthetic);
 
-/* Sequences that are acquired, tokens that they hold, and passes since it was made. */
+/* Sequences that are acquired, and tokens that they hold. */
 typedef struct {
     int32_t n_sequences, n_held;
-    int64_t n_passes, n_rows;
 } pf_synthetic_counts;
 pf_synthetic_counts pf_synthetic_count(const pf_synthetic *synthetic);
 

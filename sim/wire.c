@@ -85,11 +85,6 @@ static message *take(queue *q, uint64_t now_ns)
     return m;
 }
 
-static uint64_t draw_below(pf_world *world, uint64_t n)
-{
-    return n > 0 ? pf_world_draw_below(world, n) : 0;
-}
-
 static bool happens(pf_world *world, uint32_t in_a_million)
 {
     return in_a_million > 0 && pf_world_draw_below(world, MILLION) < in_a_million;
@@ -115,11 +110,11 @@ static pf_status send_over(pf_wire_link *link, bool to_server, const pf_batch *b
     server->counts.n_messages++;
     if (happens(world, link->line.broken)) {
         server->counts.n_breaks++;
-        break_line(link, now_ns, now_ns + draw_below(world, 2 * link->line.down_ns));
+        break_line(link, now_ns, now_ns + pf_world_draw_below(world, 2 * link->line.down_ns));
         return PF_UNAVAILABLE;
     }
     PF_TRY(pf_codec_encode_batch(server->codec, batch, server->bytes, MAX_MESSAGE, &n_bytes));
-    const uint64_t delay_ns = link->line.least_ns + draw_below(world, link->line.spread_ns);
+    const uint64_t delay_ns = link->line.least_ns + pf_world_draw_below(world, link->line.spread_ns);
     if (happens(world, link->line.lost)) {
         server->counts.n_lost++;
         return PF_OK;
@@ -355,7 +350,7 @@ static void plan_restart(pf_wire_server *s, uint64_t now_ns)
         s->config.restart_ns > 0 ? now_ns + 1 + pf_world_draw_below(s->world, 2 * s->config.restart_ns) : UINT64_MAX;
 }
 
-void pf_wire_server_end_peer(pf_wire_server *s)
+static void end_peer(pf_wire_server *s)
 {
     if (!s->peer) return;
     pf_peer_destroy(s->peer);
@@ -367,8 +362,8 @@ static pf_status restart(pf_wire_server *s)
 {
     uint64_t *clock_ns = pf_process_clock(s->process);
     s->counts.n_restarts++;
-    pf_wire_server_end_peer(s);
-    const uint64_t up_ns = *clock_ns + 1 + draw_below(s->world, 2 * s->config.down_ns);
+    end_peer(s);
+    const uint64_t up_ns = *clock_ns + 1 + pf_world_draw_below(s->world, 2 * s->config.down_ns);
     for (int32_t i = 0; i < s->n_links; i++) {
         s->links[i]->n_sequences = 0;
         break_line(s->links[i], *clock_ns, up_ns);
@@ -464,7 +459,7 @@ pf_status pf_wire_server_create(pf_world *world, const pf_wire_server_config *co
 void pf_wire_server_destroy(pf_wire_server *s)
 {
     if (!s) return;
-    pf_wire_server_end_peer(s);
+    end_peer(s);
     for (int32_t i = 0; i < s->n_links; i++) {
         clear(&s->links[i]->to_server);
         clear(&s->links[i]->to_client);

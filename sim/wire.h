@@ -55,9 +55,6 @@ PF_MUST_USE pf_status pf_wire_server_create(pf_world *world, const pf_wire_serve
                                             pf_wire_server **out, pf_error *error);
 void pf_wire_server_destroy(pf_wire_server *server); /* after its links; NULL is fine */
 
-/* Stops the serving: destroys the peer. For checks of what it leaves; after the world has run. */
-void pf_wire_server_end_peer(pf_wire_server *server);
-
 const pf_wire_counts *pf_wire_server_counts(const pf_wire_server *server);
 
 /* A far peer (is_far) for one session of the process `client`. End it with pf_peer_destroy.  PF_NOMEM.  PF_LIMIT: max_links. */

@@ -200,7 +200,7 @@ uint64_t pf_world_draw(pf_world *w)
 
 uint64_t pf_world_draw_below(pf_world *w, uint64_t n)
 {
-    return pf_world_draw(w) % n;
+    return n > 0 ? pf_world_draw(w) % n : 0;
 }
 
 const volatile bool *pf_world_is_over(const pf_world *w)

@@ -40,7 +40,7 @@ PF_MUST_USE pf_status pf_world_spawn(pf_world *world, bool is_client, pf_process
  * the last client ended, or no process could go on. */
 PF_MUST_USE pf_status pf_world_run(pf_world *world);
 
-/* The next of the world's random numbers; in [0, n) with n > 0. By the running process, or before the start. */
+/* The next of the world's random numbers; in [0, n), and 0 without a draw where n is 0. By the running process, or before the start. */
 uint64_t pf_world_draw(pf_world *world);
 uint64_t pf_world_draw_below(pf_world *world, uint64_t n);
 

@@ -182,7 +182,7 @@ class Lossless(Case):
 
     def test_a_corpus_makes_the_second_sample_of_a_text_cheaper(self):
         options = ["-n", 80, "--temperature", "0.05", "--seed", "5", "--num-samples", 3, "--method", "coupled", "--json"]
-        command = ["generate", "-m", self.target, "-p", PROMPT, "--drafter", "suffix", *options]
+        command = ["generate", "-m", self.target, "-p", PROMPT, "--drafter", "suffix", "--draft-len", 4, *options]
         rounds = []
         for corpus in ([], ["--suffix-corpus", "1M"]):
             documents = [json.loads(line) for line in self.run_ok(*command, *corpus).out.splitlines()]

@@ -1,11 +1,9 @@
 /* Holds what the requests of a session share, one at a time: two peers with vocabularies that fit, and the memory of a
  * sequence. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/utf8.h"
 #include "engine/generation.h"
 #include "engine/run.h"
 #include "engine/versioned.h"
@@ -33,90 +31,7 @@ void pf_session_pause(const pf_session *session, uint64_t ns)
     pf_clock_wait_until(session->clock_ns, pf_session_now_ns(session) + ns);
 }
 
-static bool is_zero(const uint8_t fingerprint[32])
-{
-    static const uint8_t zero[32];
-    return memcmp(fingerprint, zero, sizeof zero) == 0;
-}
-
-/* ---- vocabularies ------------------------------------------------------------------------------------------------ */
-
-enum { SHARED_PERCENT = 90, TEXT_BYTES = 40 };
-
-/* A token for people: its text in quotes, cut to fit; "no token"; or "a text that is not known" across the wire. */
-static const char *show_token(const pf_model_info *info, int32_t id, char out[TEXT_BYTES])
-{
-    if (id >= info->vocab_size) return "no token";
-    if (!info->texts) return "a text that is not known here";
-    size_t n = 0;
-    const char *bytes = info->texts->token(info->texts->user, id, &n);
-    if (!bytes) return "no token";
-    bool all_valid;
-    char text[TEXT_BYTES - 2];
-    text[pf_utf8_repair(bytes, n < sizeof text ? n : sizeof text - 1, text, sizeof text - 1, &all_valid)] = '\0';
-    pf_utf8_make_printable(text, '?');
-    snprintf(out, TEXT_BYTES, "\"%s\"", text);
-    return out;
-}
-
-/* "1 of 4097 ids differs; the first is 4096: no token in the draft, "[PAD]" in the target" */
-static void describe_difference(const pf_vocab_match *match, const pf_model_info *drafter,
-                                const pf_model_info *verifier, char *out, size_t capacity)
-{
-    char d[TEXT_BYTES], v[TEXT_BYTES], which[64];
-    const int32_t first = match->first_different;
-    if (match->block_ids == 1)
-        snprintf(which, sizeof which, "the first is %d", first);
-    else
-        snprintf(which, sizeof which, "the first is one of %d to %d", first, first + (match->block_ids - 1));
-    snprintf(out, capacity, "%d of %d ids differ; %s: %s in the draft, %s in the target", match->n_different,
-             match->n_ids, which, show_token(drafter, first, d), show_token(verifier, first, v));
-}
-
-static bool have_one_fingerprint(const pf_model_info *drafter, const pf_model_info *verifier)
-{
-    const bool both_named = !is_zero(drafter->vocab_fingerprint) && !is_zero(verifier->vocab_fingerprint);
-    return both_named ? memcmp(drafter->vocab_fingerprint, verifier->vocab_fingerprint, 32) == 0
-                      : drafter->vocab_size == verifier->vocab_size;
-}
-
-static pf_status refuse_unknown(const pf_model_info *drafter, const pf_model_info *verifier, pf_error *error)
-{
-    char d[PF_FINGERPRINT_TEXT_BYTES], v[PF_FINGERPRINT_TEXT_BYTES];
-    pf_model_print_fingerprint(drafter, d);
-    pf_model_print_fingerprint(verifier, v);
-    return pf_fail(
-        error, PF_INVALID,
-        "drafter %s and verifier %s do not share a vocabulary, and which ids they share cannot be told: %d tokens, "
-        "fingerprint %s, against %d tokens, fingerprint %s",
-        drafter->model_id, verifier->model_id, drafter->vocab_size, d, verifier->vocab_size, v);
-}
-
-pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier,
-                                        pf_vocab_match *out, pf_error *warning, pf_error *error)
-{
-    *warning = (pf_error){ 0 };
-    pf_vocab_match match = { .first_different = -1 };
-    if (!drafter->any_vocabulary && !have_one_fingerprint(drafter, verifier)) {
-        if (is_zero(drafter->vocab_fingerprint) || is_zero(verifier->vocab_fingerprint) ||
-            pf_vocab_compare(drafter, verifier, &match) != PF_OK)
-            return refuse_unknown(drafter, verifier, error);
-        char what[sizeof error->text / 2];
-        describe_difference(&match, drafter, verifier, what, sizeof what);
-        const int64_t n_shared = match.n_ids - match.n_different;
-        if (n_shared * 100 < (int64_t)match.n_ids * SHARED_PERCENT)
-            return pf_fail(
-                error, PF_INVALID,
-                "drafter %s and verifier %s share %.1f %% of their vocabularies, expected at least %d %%: %s",
-                drafter->model_id, verifier->model_id, (double)n_shared * 100.0 / match.n_ids, SHARED_PERCENT, what);
-        (void)pf_fail(warning, PF_OK,
-                      "the vocabularies of drafter %s and verifier %s differ: %s; only equal ids are "
-                      "drafted",
-                      drafter->model_id, verifier->model_id, what);
-    }
-    *out = match;
-    return PF_OK;
-}
+/* ---- drafter ------------------------------------------------------------------------------------------------------ */
 
 pf_status pf_session_accept_drafter(pf_session *session, pf_error *error)
 {

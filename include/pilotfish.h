@@ -257,6 +257,15 @@ PF_MUST_USE pf_status pf_connect_drafter(const char *address, const pf_connect_o
 PF_MUST_USE pf_status pf_connect_verifier(const char *address, const pf_connect_options *options, pf_peer **out,
                                           pf_error *error);
 
+/* For programs that ask a drafter without a session, as adapters to other engines do: whether its vocabulary fits the target's, and
+ * the ranges of ids for pf_open.excluded (docs/protocol.md, "Vocabularies that differ"). target: vocab_size and texts are read, of
+ * pf_model_info, and vocab_fingerprint, n_vocab_hashes and model_id where they are set. *warning is a sentence where the two differ and
+ * fit all the same, else empty.
+ * PF_INVALID: they share less than 90 % of their ids, or it cannot be told which they share; the sentence says in what they differ. */
+PF_MUST_USE pf_status pf_vocabulary_match(const pf_model_info *drafter, const pf_model_info *target,
+                                          int32_t excluded[2 * PF_MAX_EXCLUDED], int32_t *n_excluded, pf_error *warning,
+                                          pf_error *error);
+
 /* PF_INVALID: not an address, or port 0 where nothing is to listen. */
 PF_MUST_USE pf_status pf_check_address(const char *address, bool listens, pf_error *error);
 

@@ -480,6 +480,45 @@ static void fingerprints_that_differ_in_their_last_byte_are_shown_to_differ(void
     assert_status(pf_session_check_vocabularies(&drafter, &verifier, &match, &warning, &error), PF_INVALID);
 }
 
+/* Texts "0", "1", ...; from `changed` on each with another byte before it. */
+static const char *numbered_text(const void *user, int32_t id, size_t *n_bytes)
+{
+    static char text[16];
+    *n_bytes = (size_t)snprintf(text, sizeof text, "%s%d", id >= *(const int32_t *)user ? "x" : "", id);
+    return text;
+}
+
+static void a_target_of_another_engine_is_compared_by_its_texts(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    const int32_t drafts_differ_from = N, targets_differ_from = N - 40;
+    const pf_vocab_texts of_draft = { numbered_text, &drafts_differ_from };
+    const pf_vocab_texts equal = { numbered_text, &drafts_differ_from },
+                         differing = { numbered_text, &targets_differ_from };
+    pf_model_info drafter = { .vocab_size = N, .vocab_fingerprint = { 1 }, .texts = &of_draft };
+    pf_vocab_hash(&drafter);
+    drafter.texts = NULL; /* a far one */
+    int32_t excluded[2 * PF_MAX_EXCLUDED], n_excluded = -1;
+    pf_error error = { 0 }, warning;
+
+    pf_model_info target = { .vocab_size = N, .texts = &equal };
+    assert_ok(pf_vocabulary_match(&drafter, &target, excluded, &n_excluded, &warning, &error), error);
+    assert_int_equal(n_excluded, 0);
+    assert_string_equal(warning.text, "");
+    target.texts = &differing;
+    assert_ok(pf_vocabulary_match(&drafter, &target, excluded, &n_excluded, &warning, &error), error);
+    assert_int_equal(n_excluded, 1);
+    assert_int_equal(excluded[0], N - 40);
+    assert_int_equal(excluded[1], N);
+    assert_non_null(strstr(warning.text, "40 of 1000 ids differ"));
+    target.vocab_size = N + 200; /* 240 of 1200 */
+    assert_status(pf_vocabulary_match(&drafter, &target, excluded, &n_excluded, &warning, &error), PF_INVALID);
+    assert_says(error, "80.0 %");
+    target.vocab_size = 0;
+    assert_status(pf_vocabulary_match(&drafter, &target, excluded, &n_excluded, &warning, &error), PF_INVALID);
+}
+
 static void an_engine_plays_one_role(void **state)
 {
     pair *p = *state;
@@ -513,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_session_without_room_for_a_token_is_refused),
         cmocka_unit_test(two_vocabularies_are_refused_with_both_named),
         cmocka_unit_test(fingerprints_that_differ_in_their_last_byte_are_shown_to_differ),
+        cmocka_unit_test(a_target_of_another_engine_is_compared_by_its_texts),
         cmocka_unit_test(an_engine_plays_one_role),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);

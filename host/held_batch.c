@@ -26,6 +26,9 @@ void pf_held_lay_out(pf_held_batch *held, const pf_held_room *room, pf_arena *ar
     held->open_tokens = pf_arena_take(arena, (size_t)room->open_tokens, sizeof *held->open_tokens);
     held->stop_tokens = pf_arena_take(arena, PF_MAX_STOP_TOKENS, sizeof *held->stop_tokens);
     held->excluded = pf_arena_take(arena, (size_t)2 * PF_MAX_EXCLUDED, sizeof *held->excluded);
+    const size_t n_biases = room->open_tokens > 0 ? PF_MAX_LOGIT_BIASES : 0;
+    held->bias_ids = pf_arena_take(arena, n_biases, sizeof *held->bias_ids);
+    held->biases = pf_arena_take(arena, n_biases, sizeof *held->biases);
     held->refusal_texts = pf_arena_take(arena, PF_HELD_MESSAGES, sizeof *held->refusal_texts);
     for (int32_t i = 0; i < PF_HELD_MESSAGES; i++) {
         held->verdict_tokens[i] = pf_arena_take(arena, PF_MAX_VERDICT_TOKENS, sizeof(int32_t));
@@ -51,7 +54,8 @@ void pf_held_clear(pf_held_batch *held)
 static bool open_fits(const pf_held_batch *held, const pf_open *open)
 {
     return open->n_tokens >= 0 && open->n_tokens <= held->room.open_tokens && open->n_stop_tokens >= 0 &&
-           open->n_stop_tokens <= PF_MAX_STOP_TOKENS && open->n_excluded >= 0 && open->n_excluded <= PF_MAX_EXCLUDED;
+           open->n_stop_tokens <= PF_MAX_STOP_TOKENS && open->n_excluded >= 0 && open->n_excluded <= PF_MAX_EXCLUDED &&
+           open->rules.n_biases >= 0 && open->rules.n_biases <= PF_MAX_LOGIT_BIASES;
 }
 
 static bool proposal_fits(const pf_held_batch *held, const pf_proposal *p)
@@ -119,6 +123,10 @@ static void copy_open(pf_held_batch *held, const pf_open *open)
     *o = *open;
     o->tokens = copy_ids(held->open_tokens, open->tokens, open->n_tokens);
     o->stop_tokens = copy_ids(held->stop_tokens, open->stop_tokens, open->n_stop_tokens);
+    const int32_t n_biases = open->rules.n_biases;
+    o->rules.bias_ids = copy_ids(held->bias_ids, open->rules.bias_ids, n_biases);
+    if (n_biases > 0) memcpy(held->biases, open->rules.biases, (size_t)n_biases * sizeof *held->biases);
+    o->rules.biases = held->biases;
     o->excluded = copy_ids(held->excluded, open->excluded, 2 * open->n_excluded);
 }
 

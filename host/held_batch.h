@@ -39,6 +39,8 @@ typedef struct {
     pf_held_room room;
     pf_batch batch; /* the messages that are held; may be changed in place, and is emptied by pf_held_clear */
     int32_t *open_tokens, *stop_tokens, *excluded;
+    int32_t *bias_ids; /* [PF_MAX_LOGIT_BIASES] */
+    float *biases;     /* [PF_MAX_LOGIT_BIASES] */
     pf_held_proposal proposals[PF_HELD_MESSAGES];
     int32_t *verdict_tokens[PF_HELD_MESSAGES];
     char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1]; /* [PF_HELD_MESSAGES] */

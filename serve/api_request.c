@@ -312,6 +312,68 @@ static bool read_min_p(const char *param, const json_t *value, pf_api_request *o
     return read_float(param, value, 0, 1, &out->sampling.min_p, error);
 }
 
+/* ---- logit rules ---- */
+
+static bool read_repetition(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    if (!read_float(param, value, 0, 1000, &out->rules.repetition_penalty, error)) return false;
+    return out->rules.repetition_penalty > 0.0f ||
+           pf_api_refuse(error, 400, param, "%s is 0, expected more than 0, up to 1000 (1: off)", param);
+}
+
+static bool read_frequency(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    return read_float(param, value, -2, 2, &out->rules.frequency_penalty, error);
+}
+
+static bool read_presence(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    return read_float(param, value, -2, 2, &out->rules.presence_penalty, error);
+}
+
+static bool read_min_tokens(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    return read_int(param, value, 0, INT32_MAX, &out->rules.min_tokens, error);
+}
+
+/* A key of logit_bias: a token id without leading zeros, so that different keys are different ids. -1: it is none. */
+static int32_t id_of_key(const char *key)
+{
+    int64_t id = 0;
+    if (key[0] == '\0' || (key[0] == '0' && key[1] != '\0')) return -1;
+    for (; *key; key++) {
+        if (*key < '0' || *key > '9') return -1;
+        id = 10 * id + (*key - '0');
+        if (id > INT32_MAX) return -1;
+    }
+    return (int32_t)id;
+}
+
+static bool read_logit_bias(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    const char *key;
+    json_t *bias;
+    if (!json_is_object(value)) return wrong_type(error, param, value, "an object of token ids and numbers");
+    const size_t n = json_object_size(value);
+    if (n > PF_MAX_LOGIT_BIASES)
+        return pf_api_refuse(error, 400, param, "%s has %zu tokens, expected at most %d", param, n,
+                             PF_MAX_LOGIT_BIASES);
+    out->bias_ids = calloc(n + 1, sizeof *out->bias_ids);
+    out->biases = calloc(n + 1, sizeof *out->biases);
+    if (!out->bias_ids || !out->biases) return pf_api_refuse(error, 500, NULL, "no memory for %zu biases", n);
+    json_object_foreach((json_t *)value, key, bias)
+    {
+        const int32_t i = out->rules.n_biases++;
+        out->bias_ids[i] = id_of_key(key);
+        if (out->bias_ids[i] < 0)
+            return pf_api_refuse(error, 400, param, "%s has the key \"%.40s\", expected a token id", param, key);
+        if (!read_float(param, bias, -100, 100, &out->biases[i], error)) return false;
+    }
+    out->rules.bias_ids = out->bias_ids;
+    out->rules.biases = out->biases;
+    return true;
+}
+
 static bool read_seed(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
 {
     if (!json_is_integer(value)) return wrong_type(error, param, value, "an integer");
@@ -502,10 +564,11 @@ static const struct {
     { "stream", OF_BOTH, read_stream },
     { "stream_options", OF_BOTH, read_stream_options },
     { "speculative", OF_BOTH, read_speculative },
-    { "frequency_penalty", OF_BOTH, want_zero },
-    { "presence_penalty", OF_BOTH, want_zero },
-    { "repetition_penalty", OF_BOTH, want_one },
-    { "logit_bias", OF_BOTH, want_empty },
+    { "frequency_penalty", OF_BOTH, read_frequency },
+    { "presence_penalty", OF_BOTH, read_presence },
+    { "repetition_penalty", OF_BOTH, read_repetition },
+    { "logit_bias", OF_BOTH, read_logit_bias },
+    { "min_tokens", OF_BOTH, read_min_tokens },
     { "logprobs", OF_BOTH, want_zero },
     { "top_logprobs", OF_CHAT, want_zero },
     { "response_format", OF_BOTH, want_text },
@@ -549,6 +612,9 @@ static bool read_all(pf_api_request *out, pf_api_error *error)
     if (out->n * out->n_prompts > PF_API_MAX_CHOICES)
         return pf_api_refuse(error, 400, "n", "%d texts are asked for, expected at most %d", out->n * out->n_prompts,
                              PF_API_MAX_CHOICES);
+    if (out->max_tokens > 0 && out->rules.min_tokens > out->max_tokens)
+        return pf_api_refuse(error, 400, "min_tokens", "min_tokens is %d, expected at most max_tokens, which is %d",
+                             out->rules.min_tokens, out->max_tokens);
     if (out->method == PF_METHOD_GREEDY && out->sampling.temperature > 0.0f)
         return pf_api_refuse(error, 400, "speculative.method", "speculative.method greedy is for temperature 0, not %g",
                              (double)out->sampling.temperature);
@@ -589,5 +655,7 @@ void pf_api_request_end(pf_api_request *request)
     json_decref(request->conversation);
     json_decref(request->root);
     json_decref(request->original);
+    free(request->bias_ids);
+    free(request->biases);
     *request = (pf_api_request){ 0 };
 }

@@ -41,6 +41,9 @@ typedef struct {
     int32_t n;          /* choices for each prompt */
     int32_t max_tokens; /* 0: as many as the context has room for */
     pf_sampling sampling;
+    pf_logit_rules rules; /* its arrays are the two below */
+    int32_t *bias_ids;    /* owned */
+    float *biases;
     bool seed_given;
     const char *stops[PF_API_MAX_STOPS];
     int32_t n_stops;

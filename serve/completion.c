@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/sampling_parameters.h"
 #include "base/utf8.h"
 #include "serve/api_parts.h"
 #include "serve/reply.h"
@@ -187,6 +188,7 @@ static pf_request make_request(const choice *ch)
         .ignore_eos = c->request.ignore_eos,
         .cancel = pf_http_gone(c->exchange),
         .client = c->client,
+        .rules = c->request.rules,
         .on_token = on_token,
         .user = (void *)ch,
     };
@@ -376,6 +378,13 @@ static bool check_length(const completion *c, const pf_tokens *ids, pf_api_error
     return false;
 }
 
+static bool check_rules(const completion *c, pf_api_error *error)
+{
+    pf_error why = { 0 };
+    return pf_logit_rules_check(&c->request.rules, c->api->options.n_ids, &why) == PF_OK ||
+           pf_api_refuse(error, 400, "logit_bias", "%s", why.text); /* the rest has been checked as it was read */
+}
+
 static bool draw_seed(pf_api_request *r, pf_api_error *error)
 {
     if (r->seed_given || getrandom(&r->sampling.seed, sizeof r->sampling.seed, 0) == (ssize_t)sizeof r->sampling.seed)
@@ -449,8 +458,9 @@ static bool prepare(completion *c, pf_api_kind kind, pf_api_error *error)
     size_t n_bytes;
     const char *body = pf_http_body(c->exchange, &n_bytes);
     return pf_api_request_parse(kind, body, n_bytes, &c->request, error) &&
-           pf_api_check_model(c->api, c->request.model, error) && draw_seed(&c->request, error) && name_it(c, error) &&
-           allocate(c, error) && read_prompts(c, error) && make_choices(c, error);
+           pf_api_check_model(c->api, c->request.model, error) && check_rules(c, error) &&
+           draw_seed(&c->request, error) && name_it(c, error) && allocate(c, error) && read_prompts(c, error) &&
+           make_choices(c, error);
 }
 
 static bool submit(completion *c, pf_api_error *error)

@@ -53,6 +53,14 @@ class ServeCase(Case):
     def serve(cls, *arguments, address="localhost:0"):
         return cls.pilotfish.serve("serve", cls.target, address, *arguments)
 
+    def server_that_ends_at(self, *tokens):
+        """A server of the same target whose texts end at these tokens."""
+        ends = self.root / "ends"
+        shutil.copytree(self.target, ends, dirs_exist_ok=True)
+        config = json.loads((ends / "config.json").read_text())
+        (ends / "config.json").write_text(json.dumps({**config, "eos_token_id": tokens}))
+        return self.pilotfish.serve("serve", ends, "localhost:0")
+
     def greedy(self, prompt=PROMPT, tokens=24, **more):
         return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
 
@@ -82,6 +90,28 @@ class Texts(ServeCase):
             value = self.greedy(temperature=0.8, top_k=40, seed=5,
                                 speculative={"enabled": speculates, "method": "coupled"})
             self.assertEqual(self.client.post(TEXT, value).json["choices"][0]["text"], plain["text"])
+
+    def test_penalties_and_biases_are_those_of_generate(self):
+        first = self.generate("-n", 1, "--ignore-eos")["tokens"][0]
+        texts = set()
+        for flags, value in (((), {}), (("--repetition-penalty", 1.5), {"repetition_penalty": 1.5}),
+                             (("--frequency-penalty", 1.5, "--presence-penalty", 0.5),
+                              {"frequency_penalty": 1.5, "presence_penalty": 0.5}),
+                             (("--logit-bias", f"{first}=-100"), {"logit_bias": {str(first): -100}})):
+            plain = self.generate("-n", 24, "--ignore-eos", *flags)
+            reply = self.client.post(TEXT, self.greedy(**value)).json
+            self.assertEqual(reply["choices"][0]["text"], plain["text"], value)
+            texts.add(plain["text"])
+        self.assertEqual(len(texts), 4)
+
+    def test_min_tokens_keeps_a_text_from_ending(self):
+        value = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+        made = self.generate("-n", 8, "--ignore-eos")["tokens"]
+        with self.server_that_ends_at(made[2]) as server:
+            client = Client(server.address)
+            self.assertLess(client.post(TEXT, value).json["usage"]["completion_tokens"], 8)
+            reply = client.post(TEXT, {**value, "min_tokens": 8}).json
+            self.assertEqual(reply["usage"]["completion_tokens"], 8)
 
     def test_a_stream_is_the_same_text_in_pieces(self):
         text = self.generate("-n", 24, "--ignore-eos")["text"]
@@ -114,11 +144,7 @@ class Texts(ServeCase):
         tokens = self.generate("-n", 8, "--ignore-eos")["tokens"]
         (self.root / "chat.json").write_text(json.dumps(MESSAGES))
         chat = self.generate("-n", 8, "--ignore-eos", prompt=("--chat", self.root / "chat.json"))["tokens"]
-        ends = self.root / "ends"
-        shutil.copytree(self.target, ends, dirs_exist_ok=True)
-        config = json.loads((ends / "config.json").read_text())
-        (ends / "config.json").write_text(json.dumps({**config, "eos_token_id": [tokens[3], chat[3]]}))
-        with self.pilotfish.serve("serve", ends, "localhost:0") as server:
+        with self.server_that_ends_at(tokens[3], chat[3]) as server:
             client = Client(server.address)
             for path, made, value in ((TEXT, tokens, self.greedy(tokens=8)),
                                       (CHAT, chat, {"messages": MESSAGES, "max_tokens": 8, "temperature": 0})):
@@ -239,7 +265,7 @@ class OtherApis(ServeCase):
 
 class Refusals(ServeCase):
     def test_what_is_not_supported_is_refused_by_name(self):
-        for more, param in (({"logit_bias": {"5": 1}}, "logit_bias"), ({"frequency_penalty": 0.5}, "frequency_penalty"),
+        for more, param in (({"logit_bias": {"99999": 1}}, "logit_bias"), ({"frequency_penalty": 3}, "frequency_penalty"),
                             ({"best_of": 3}, "best_of"), ({"nonesuch": 1}, "nonesuch"), ({"top_p": 2}, "top_p"),
                             ({"max_tokens": 1 << 20}, "prompt"), ({"prompt": [1 << 20]}, "prompt"), ({"prompt": ""}, None)):
             reply = self.client.post(TEXT, self.greedy(**more))

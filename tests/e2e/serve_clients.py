@@ -47,7 +47,7 @@ def try_chats(client, model):
     expect(whole.choices[0].finish_reason, "length")
     with client.chat.completions.stream(model=model, messages=MESSAGES, **FEW) as stream:
         expect("".join(e.delta for e in stream if e.type == "content.delta"), whole.choices[0].message.content)
-    refused(lambda: client.chat.completions.create(model=model, messages=MESSAGES, logit_bias={"5": 1}),
+    refused(lambda: client.chat.completions.create(model=model, messages=MESSAGES, logit_bias={"5": 101}),
             openai.BadRequestError, "logit_bias")
     refused(lambda: client.chat.completions.create(model="other", messages=MESSAGES), openai.NotFoundError, "model")
     return whole.choices[0].message.content

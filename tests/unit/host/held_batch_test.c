@@ -54,6 +54,30 @@ static void what_a_message_points_to_is_copied(void **state)
     pf_arena_destroy(&m.arena);
 }
 
+static void biases_of_an_open_are_copied(void **state)
+{
+    (void)state;
+    mailbox m;
+    open_mailbox(&m);
+    const int32_t token = 1;
+    int32_t ids[] = { 4, 9 };
+    float biases[] = { 0.5f, -2.0f };
+    pf_open open = {
+        .sequence = 1, .tokens = &token, .n_tokens = 1, .rules = { .bias_ids = ids, .biases = biases, .n_biases = 2 }
+    };
+    assert_true(pf_held_add(&m.held, &(pf_batch){ .opens = &open, .n_opens = 1 }));
+    ids[1] = 0;
+    biases[1] = 0.0f;
+    const pf_logit_rules *held = &m.held.batch.opens[0].rules;
+    assert_int_equal(held->n_biases, 2);
+    assert_int_equal(held->bias_ids[1], 9);
+    assert_true(held->biases[0] == 0.5f && held->biases[1] == -2.0f);
+    pf_held_clear(&m.held);
+    open.rules.n_biases = PF_MAX_LOGIT_BIASES + 1;
+    assert_false(pf_held_add(&m.held, &(pf_batch){ .opens = &open, .n_opens = 1 }));
+    pf_arena_destroy(&m.arena);
+}
+
 static void a_close_removes_earlier_messages_of_its_sequence_alone(void **state)
 {
     (void)state;
@@ -165,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_message_points_to_is_copied),
+        cmocka_unit_test(biases_of_an_open_are_copied),
         cmocka_unit_test(a_close_removes_earlier_messages_of_its_sequence_alone),
         cmocka_unit_test(what_does_not_fit_changes_nothing),
         cmocka_unit_test(batches_between_two_collects_are_submitted_as_one),

@@ -51,6 +51,22 @@ static void every_parameter_of_a_chat_is_read(void **state)
     pf_api_request_end(&r);
 }
 
+static void rules_of_logits_are_read(void **state)
+{
+    (void)state;
+    pf_api_request r =
+        must_parse(PF_API_COMPLETION, "{\"prompt\": \"a\", \"repetition_penalty\": 1.5, \"frequency_penalty\": 0.5,"
+                                      "\"presence_penalty\": -0.25, \"min_tokens\": 3,"
+                                      "\"logit_bias\": {\"0\": -100, \"2147483647\": 2.5}}");
+    assert_true(r.rules.repetition_penalty == 1.5f && r.rules.frequency_penalty == 0.5f);
+    assert_true(r.rules.presence_penalty == -0.25f && r.rules.min_tokens == 3);
+    assert_int_equal(r.rules.n_biases, 2);
+    const int32_t first = r.rules.bias_ids[0] == 0 ? 0 : 1;
+    assert_true(r.rules.bias_ids[first] == 0 && r.rules.biases[first] == -100.0f);
+    assert_true(r.rules.bias_ids[1 - first] == INT32_MAX && r.rules.biases[1 - first] == 2.5f);
+    pf_api_request_end(&r);
+}
+
 static void defaults_are_those_of_the_api(void **state)
 {
     (void)state;
@@ -68,10 +84,18 @@ static void what_would_change_the_text_is_refused_by_name(void **state)
     static const struct {
         const char *value, *param;
     } refused[] = {
-        { "\"logit_bias\": {\"5\": 1}", "logit_bias" },
-        { "\"frequency_penalty\": 0.1", "frequency_penalty" },
-        { "\"presence_penalty\": -1", "presence_penalty" },
-        { "\"repetition_penalty\": 1.1", "repetition_penalty" },
+        { "\"logit_bias\": {\"5\": 101}", "logit_bias" },
+        { "\"logit_bias\": {\"5\": null}", "logit_bias" },
+        { "\"logit_bias\": {\"05\": 1}", "logit_bias" },
+        { "\"logit_bias\": {\"\": 1}", "logit_bias" },
+        { "\"logit_bias\": {\"-1\": 1}", "logit_bias" },
+        { "\"logit_bias\": {\"99999999999999999999\": 1}", "logit_bias" },
+        { "\"logit_bias\": [5]", "logit_bias" },
+        { "\"frequency_penalty\": 2.1", "frequency_penalty" },
+        { "\"presence_penalty\": -3", "presence_penalty" },
+        { "\"repetition_penalty\": 0", "repetition_penalty" },
+        { "\"min_tokens\": -1", "min_tokens" },
+        { "\"min_tokens\": 5, \"max_tokens\": 4", "min_tokens" },
         { "\"response_format\": {\"type\": \"json_object\"}", "response_format" },
         { "\"logprobs\": true", "logprobs" },
         { "\"top_logprobs\": 2", "top_logprobs" },
@@ -187,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_parameter_of_a_chat_is_read),
+        cmocka_unit_test(rules_of_logits_are_read),
         cmocka_unit_test(defaults_are_those_of_the_api),
         cmocka_unit_test(what_would_change_the_text_is_refused_by_name),
         cmocka_unit_test(values_that_change_nothing_are_accepted),

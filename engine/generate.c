@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/sampling_parameters.h"
+#include "engine/roles.h"
 #include "engine/run.h"
 #include "engine/versioned.h"
 
@@ -89,6 +90,8 @@ static pf_status first_token(pf_run *r, pf_finish *finish)
     const pf_proposal *none = NULL;
     const pf_verdict *verdict;
     PF_TRY(pf_run_await_verdict(r, &none, &verdict));
+    const int32_t n_cached = pf_hub_cached_tokens(r->session->options.verifier);
+    if (n_cached >= 0) r->result->reused_tokens = n_cached;
     r->result->prefill_ns = pf_session_now_ns(r->session) - begin_ns;
     r->result->speculation = (pf_speculation){ 0 };
     (void)commit(r, verdict, finish);

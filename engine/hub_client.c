@@ -94,6 +94,7 @@ void pf_hub_client_answer(hub_client *c, const pf_batch *answer)
     /* What waits in the mailbox is not what this answers: the sequence before may have been closed meanwhile. */
     c->is_owed = asks(&c->in->batch, c->lane->service == PF_SERVICE_VERIFIER);
     c->answered_ns = hub->moved_ns = pf_now_ns();
+    c->reads = 0;
     if (goes_on(answer)) set_away(c);
     pthread_cond_signal(&c->changed);
 }
@@ -210,6 +211,15 @@ static bool owes(const pf_peer *peer, uint64_t sequence)
     return is_owed;
 }
 
+static int32_t count_backlog(const pf_peer *peer)
+{
+    const hub_client *c = (const hub_client *)peer;
+    pthread_mutex_lock(&c->lane->hub->lock);
+    const int32_t n = c->reads != 0 ? c->n_unread : c->is_owed ? -1 : 0;
+    pthread_mutex_unlock(&c->lane->hub->lock);
+    return n;
+}
+
 /* The hub's thread closes its sequence and frees it. */
 static void destroy(pf_peer *peer)
 {
@@ -229,8 +239,19 @@ static const pf_peer_ops ops = {
     .collect = collect,
     .info = get_info,
     .destroy = destroy,
+    .backlog = count_backlog,
     .owes = owes,
 };
+
+int32_t pf_hub_cached_tokens(const pf_peer *peer)
+{
+    const hub_client *c = (const hub_client *)peer;
+    if (peer->ops != &ops) return -1;
+    pthread_mutex_lock(&c->lane->hub->lock);
+    const int32_t n = c->n_cached;
+    pthread_mutex_unlock(&c->lane->hub->lock);
+    return n;
+}
 
 /* ---- creation and end ------------------------------------------------------------------------------------------ */
 
@@ -253,6 +274,7 @@ pf_status pf_hub_client_create(hub_lane *lane, pf_peer **out, pf_error *error)
     }
     lay_out(c, &c->arena);
     c->peer.ops = &ops;
+    c->n_cached = -1;
     c->in = &c->mailboxes[0];
     c->taken = &c->mailboxes[1];
     c->out = &c->mailboxes[2];

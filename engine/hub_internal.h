@@ -23,6 +23,7 @@
 
 #include <pthread.h>
 
+#include "engine/roles.h"
 #include "host/dispatch.h"
 #include "host/held_batch.h"
 #include "host/invalid_log.h"
@@ -53,6 +54,10 @@ struct hub_client {
     uint64_t submitted_ns; /* when the oldest message of `in` came */
     uint64_t taken_ns;     /* the same of `taken`; of the hub's thread */
     uint64_t answered_ns;  /* when it was last answered */
+    uint64_t reads;        /* the sequence whose prompt is read, after its open; 0: none */
+    int32_t n_unread;      /* of that prompt; -1: not known */
+    int32_t n_cached;      /* tokens of the latest prompt that the peer had in its cache; -1: not known */
+    uint64_t opens;        /* the sequence that `taken` opens; 0: none; of the hub's thread */
     bool is_owed;          /* an answer is to come */
     bool is_away;          /* answered, and expected to go on */
     bool is_slow;          /* it was away for too long the last time */

@@ -112,9 +112,39 @@ void pf_hub_send(void *user, void *client, const pf_batch *batch)
 static pf_status submit_taken(hub_lane *lane, pf_error *error)
 {
     pf_merged_peer_set_step_ns(lane->merged, lane->service == PF_SERVICE_DRAFTER ? lane->hub->step_ns : 0);
-    for (hub_client *c = lane->taken; c; c = c->next_taken)
+    for (hub_client *c = lane->taken; c; c = c->next_taken) {
+        const pf_batch *taken = &c->taken->batch;
+        c->opens = taken->n_opens > 0 ? taken->opens[0].sequence : 0; /* submitting renames it */
         PF_TRY(pf_dispatch_submit(lane->dispatch, c, &c->taken->batch, NULL, pf_now_ns() - c->taken_ns, error));
-    return PF_OK;
+    }
+    const pf_status status = pf_merged_peer_flush(lane->merged);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no batch: %s", pf_status_name(status));
+}
+
+/* ---- prompts that are read -------------------------------------------------------------------------------------- */
+
+static int32_t count_unread(const hub_lane *lane, const hub_client *c)
+{
+    const uint64_t number = pf_dispatch_number(lane->dispatch, c, c->reads);
+    return number != 0 ? pf_host_unread(lane->near, number) : -1;
+}
+
+/* What has been opened: how much of its prompt was in the cache. With the lock. */
+static void begin_prompts(hub_lane *lane)
+{
+    for (hub_client *c = lane->taken; c; c = c->next_taken) {
+        if (c->opens == 0) continue;
+        c->reads = c->opens;
+        c->n_unread = count_unread(lane, c);
+        c->n_cached = c->n_unread >= 0 ? c->taken->batch.opens[0].n_tokens - c->n_unread : -1;
+    }
+}
+
+/* With the lock. */
+static void follow_prompts(hub_lane *lane)
+{
+    for (hub_client *c = lane->clients; c; c = c->next_in_lane)
+        if (c->reads != 0) c->n_unread = count_unread(lane, c);
 }
 
 /* One unit: what is ready, and perhaps a pass over a prompt. */
@@ -157,12 +187,16 @@ static bool advance(hub_lane *lane)
     pf_error error = { 0 };
     take_mail(lane);
     pf_status status = submit_taken(lane, &error);
+    pthread_mutex_lock(&lane->hub->lock);
+    begin_prompts(lane);
+    pthread_mutex_unlock(&lane->hub->lock);
     const bool computes = status == PF_OK && pf_dispatch_is_behind(lane->dispatch);
     if (computes) status = pf_dispatch_collect(lane->dispatch, is_enough, &error);
     error.status = status;
     report(lane);
     pthread_mutex_lock(&lane->hub->lock);
     (void)pf_host_get_figures(lane->near, &lane->figures);
+    follow_prompts(lane);
     if (lane->service == PF_SERVICE_VERIFIER)
         pf_traffic_update(lane->hub->traffic, lane->near, pf_dispatch_open_sequences(lane->dispatch), lane->n_waiting);
     for (hub_client *c = lane->taken; c; c = c->next_taken) pf_held_clear(c->taken);

@@ -35,6 +35,9 @@ static inline bool pf_drafts_by_model(pf_drafts_by by)
 PF_MUST_USE pf_status pf_engine_make_cascade(const pf_engine *engine, uint64_t corpus_bytes, pf_peer **peer,
                                              pf_error *error);
 
+/* Tokens of the latest prompt that a verifier of a hub had in its cache, once it has answered; -1: it is another peer, or not known. */
+int32_t pf_hub_cached_tokens(const pf_peer *peer);
+
 /* Once the role's peer is destroyed: the engine may play another. */
 void pf_engine_give_role_back(pf_engine *engine);
 

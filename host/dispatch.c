@@ -475,6 +475,12 @@ bool pf_dispatch_is_open(const pf_dispatch *dispatch, const void *stream, uint64
     return find_slot(dispatch, stream, sequence) != NULL;
 }
 
+uint64_t pf_dispatch_number(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+{
+    const dispatch_slot *t = find_slot(dispatch, stream, sequence);
+    return t ? t->internal : 0;
+}
+
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
 {
     return pf_idmap_count(dispatch->ids);

@@ -66,6 +66,9 @@ int32_t pf_dispatch_free_slots(pf_dispatch *dispatch);
 
 bool pf_dispatch_is_open(const pf_dispatch *dispatch, const void *stream, uint64_t sequence);
 
+/* The peer's number of a stream's sequence; 0: it is not open. */
+uint64_t pf_dispatch_number(const pf_dispatch *dispatch, const void *stream, uint64_t sequence);
+
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch);
 bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream); /* open ones */
 

@@ -404,6 +404,14 @@ bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out)
     return true;
 }
 
+int32_t pf_host_unread(const pf_peer *peer, uint64_t sequence)
+{
+    if (peer->ops != &peer_ops) return -1;
+    const pf_host *host = (const pf_host *)peer;
+    const int32_t slot = host->role->unread ? pf_stream_answerer_find(host->answer.stream, sequence) : -1;
+    return slot >= 0 ? host->role->unread(host, &host->sequences[slot]) : -1;
+}
+
 /* ---- creation -------------------------------------------------------------------------------------------------- */
 
 static pf_host_sequence lay_out_sequence(const pf_host *host, int32_t slot, pf_arena *arena)

@@ -168,6 +168,10 @@ PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, co
 /* False: the peer is no host's, and *out untouched. */
 bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out);
 
+/* Tokens of a sequence that its model has not read yet, right after its open: of the prompt those that were not in the cache.
+ * -1: the peer is no host's, does not know, or has no such sequence. */
+int32_t pf_host_unread(const pf_peer *peer, uint64_t sequence);
+
 /* Bytes reserved for its sequences. peer: of a host. */
 size_t pf_host_reserved_bytes(const pf_peer *peer);
 

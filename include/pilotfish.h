@@ -437,8 +437,8 @@ typedef struct {
     int64_t invalid_rows; /* of logits, of peers in this process: they held NaN or infinity, and pf_session_options.warn
                              was told */
     int64_t
-        reused_tokens; /* of the prompt: the verifier had read them in a kept sequence; -1: a far one, which does not
-                              say */
+        reused_tokens; /* of the prompt: the verifier had read them in a kept sequence, that of a hub in any; -1: a far one,
+                              which does not say */
     uint64_t reserved[6];
     pf_speculation speculation;
 } pf_result;

@@ -31,6 +31,7 @@ typedef struct {
     completion *of;
     const pf_tokens *prompt;
     uint64_t seed;
+    const pf_result *result; /* of the session that generates it */
     pf_text_stream text;
     pf_status text_status;
     pf_reply_choice reply;
@@ -140,6 +141,7 @@ static bool on_token(void *user, int32_t token, bool drafted)
     choice *ch = user;
     const completion *c = ch->of;
     ch->reply.usage.n_completion++;
+    ch->reply.usage.n_cached = ch->result->reused_tokens > 0 ? ch->result->reused_tokens : 0;
     const pf_status status = pf_text_stream_push(&ch->text, token, drafted);
     if (status != PF_OK && status != PF_INVALID) ch->text_status = status; /* an id without a token has no text */
     const size_t ready = pf_text_stream_ready(&ch->text);
@@ -200,7 +202,6 @@ static void take_figures(choice *ch, const pf_result *result)
 {
     const pf_speculation *s = &result->speculation;
     pf_usage *u = &ch->reply.usage;
-    u->n_cached = result->reused_tokens > 0 ? result->reused_tokens : 0;
     u->rounds = s->rounds;
     u->fallback_rounds = s->fallback_rounds;
     u->drafted = s->drafted;
@@ -265,6 +266,7 @@ static void generate(choice *ch, int32_t thread)
     const pf_request request = make_request(ch);
     pf_result *result = &c->api->results[thread];
     *result = (pf_result){ .size = sizeof *result };
+    ch->result = result;
     pf_error why = { 0 };
     const int64_t all = (int64_t)request.n_prompt + request.max_new_tokens + PAGE_AND_DRAFT_TOKENS;
     const int64_t n_reserved = o->kv_tokens > 0 ? (all < o->max_context ? all : o->max_context) : 0;

@@ -197,6 +197,22 @@ class Texts(ServeCase):
         self.assertEqual(count("vllm:generation_tokens_total"), before + 24)
         self.assertEqual(count("vllm:num_requests_running"), 0)
 
+    def test_tokens_of_a_prompt_that_were_cached_are_counted(self):
+        value = self.greedy(prompt="a prompt that no other test of this server has sent before", tokens=4)
+        first, second = (self.client.post(TEXT, value).json["usage"] for _ in range(2))
+        self.assertLess(first["prompt_tokens_details"]["cached_tokens"], second["prompt_tokens"] - 1)
+        self.assertEqual(second["prompt_tokens_details"]["cached_tokens"], second["prompt_tokens"] - 1)
+        value = {"messages": [{"role": "user", "content": "another prompt that is new"}], "max_tokens": 2, "temperature": 0}
+        for _ in range(2):
+            usage = self.client.post("/v1/messages", value).json["usage"]
+        streamed = self.client.stream("/v1/messages", value)
+        self.assertEqual((usage["input_tokens"], usage["cache_creation_input_tokens"]), (1, 0))
+        self.assertGreater(usage["cache_read_input_tokens"], 4)
+        for event in streamed:
+            found = event.get("usage") or event.get("message", {}).get("usage")
+            if found:
+                self.assertEqual(found["cache_read_input_tokens"], usage["cache_read_input_tokens"], event)
+
     def test_drafted_text_is_marked_where_that_is_asked_for(self):
         events = self.client.stream(TEXT, self.greedy(speculative={"mark": True, "draft_len": 4}))[:-2]
         marks = [e["choices"][0]["drafted"] for e in events]

@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "host/sequence_host.h"
 #include "tests/support/generating.h"
 #include "tests/support/test.h"
 
@@ -124,6 +125,7 @@ static void check_figures(pf_hub *hub, const pf_hub_figures *sums, int64_t n_acc
     assert_int_equal(figures.n_waiting, 0);
     assert_true(figures.n_sequences == N_SESSIONS);
     assert_true(figures.prompt_tokens == sums->prompt_tokens);
+    assert_true(figures.cached_tokens == sums->cached_tokens);
     assert_true(figures.new_tokens == sums->new_tokens);
     assert_true(figures.drafts == sums->drafts);
     assert_true(figures.drafted == sums->drafted);
@@ -144,12 +146,14 @@ static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_op
     pf_hub *hub = NULL;
     pf_error error = { 0 };
     assert_ok(pf_hub_create(options, &hub, &error), error);
+    pf_host_figures before;
+    assert_true(pf_host_get_figures(s->verifier, &before)); /* of the verifier: other tests have used it */
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         workers[i] = (worker){ .hub = hub, .i = i, .drafts = options->drafter != NULL };
         assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
     }
     int64_t n_accepted = 0;
-    pf_hub_figures sums = { 0 };
+    pf_hub_figures sums = { .cached_tokens = (int64_t)before.cached_tokens };
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
         assert_ok(workers[i].status, workers[i].error);
@@ -159,6 +163,8 @@ static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_op
         sums.drafted += workers[i].out.result.speculation.drafted;
         sums.new_tokens += workers[i].out.result.n_tokens;
         sums.prompt_tokens += prompt_length(i);
+        assert_true(workers[i].out.result.reused_tokens >= 0);
+        sums.cached_tokens += workers[i].out.result.reused_tokens;
     }
     check_figures(hub, &sums, n_accepted);
     assert_true(options->drafter ? n_accepted > 0 : n_accepted == 0);
@@ -185,6 +191,56 @@ static void more_sessions_than_places_wait_and_give_the_same_texts(void **state)
     check_texts_are_those_of_each_alone(
         s, &(pf_hub_options){
                .size = sizeof(pf_hub_options), .verifier = s->verifier, .drafter = s->drafter, .max_sequences = 3 });
+}
+
+/* ---- prompts ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    int32_t n_calls, most; /* of on_prompt */
+} progress;
+
+static void note_prompt(void *user, int32_t n_read)
+{
+    progress *p = user;
+    p->n_calls++;
+    if (n_read > p->most) p->most = n_read;
+}
+
+/* Passes take long enough for the session to ask. */
+static void a_hub_says_what_of_a_prompt_was_cached_and_what_is_read(void **state)
+{
+    (void)state;
+    const pf_role_options slow = { .size = sizeof slow, .simulate_ns = UINT64_C(600) * MS };
+    pf_engine *engine = open_shared(&(pf_tiny_model){ .seed = 1 }, NULL);
+    pf_peer *verifier = NULL, *client = NULL;
+    pf_hub *hub = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_engine_verifier(engine, &slow, &verifier, &error), error);
+    assert_ok(pf_hub_create(&(pf_hub_options){ .size = sizeof(pf_hub_options), .verifier = verifier }, &hub, &error),
+              error);
+    for (int32_t i = 0; i < 2; i++) {
+        progress seen = { 0 };
+        int32_t prompt[CONTEXT];
+        pf_request request = make_request(8, prompt);
+        request.max_new_tokens = 1;
+        request.on_prompt = note_prompt;
+        request.user = &seen;
+        pf_result result = PF_INIT(pf_result);
+        pf_session *session = NULL;
+        assert_ok(pf_hub_verifier(hub, &client, &error), error);
+        const pf_session_options options = { .size = sizeof options, .verifier = client };
+        assert_ok(pf_session_create(&options, &session, &error), error);
+        assert_ok(pf_generate(session, &request, &result, &error), error);
+        const int32_t n_cached = i == 0 ? 0 : request.n_prompt - 1;
+        assert_true(result.reused_tokens == n_cached);
+        assert_true(seen.n_calls > 0);
+        assert_in_range(seen.most, n_cached, request.n_prompt);
+        pf_session_destroy(session);
+        pf_peer_destroy(client);
+    }
+    pf_hub_destroy(hub);
+    pf_peer_destroy(verifier);
+    pf_engine_close(engine);
 }
 
 /* ---- a scripted verifier ---------------------------------------------------------------------------------------- */
@@ -617,6 +673,7 @@ int main(void)
         cmocka_unit_test(concurrent_greedy_texts_are_those_of_each_alone),
         cmocka_unit_test(concurrent_greedy_texts_with_a_drafter_are_those_of_each_alone),
         cmocka_unit_test(more_sessions_than_places_wait_and_give_the_same_texts),
+        cmocka_unit_test(a_hub_says_what_of_a_prompt_was_cached_and_what_is_read),
         cmocka_unit_test(opens_wait_for_places_in_order_of_arrival),
         cmocka_unit_test(an_open_beyond_the_queue_is_refused),
         cmocka_unit_test(a_session_does_not_keep_its_place_for_its_next_request),

@@ -26,7 +26,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 from . import generation_options, model_files, token_rows
 from .generation_options import GenerationOptions
 from .library import Library, load
-from .local_engine import NGRAM, Figures, LocalEngine, SamplingValues, default_threading
+from .local_engine import NGRAM, Figures, LocalEngine, Request, SamplingValues, default_threading
 from .text_codec import StopStrings, Tokenizer, engine_tokenizer
 
 Name = Union[str, os.PathLike[str]]
@@ -79,7 +79,7 @@ class AutoModelForCausalLM:
     def from_pretrained(
             pretrained_model_name_or_path: Name, *, load_in_4bit: bool = False, load_in_8bit: bool = False, dtype: Any = None,
             torch_dtype: Any = None, draft: Optional[Name] = None, draft_worker: Optional[str] = None, draft_len: int = 0,
-            draft_dtype: Any = None, threads: int = 0, threading: Optional[str] = None, max_context: int = 0,
+            draft_dtype: Any = None, threads: int = 0, threading: Optional[str] = None, max_context: int = 0, max_batch: int = 4,
             library: Optional[Name] = None, gguf_file: Optional[str] = None, revision: Optional[str] = None, cache_dir: Any = None,
             token: Any = None, local_files_only: bool = False, **options: Any) -> CausalLM:
         """Loads a directory, a GGUF file or a model of the Hub (with huggingface_hub, which downloads it).
@@ -92,12 +92,15 @@ class AutoModelForCausalLM:
         threads         0: one a core
         threading       "own" or "openmp"; None: "openmp" where torch is loaded
         max_context     tokens of prompt and text; 0: the model's, at most 4096
+        max_batch       texts of a batch that are generated at once, 1 to 255: each has a KV cache of max_context tokens
         options         other fields of pf_engine_options: activations, kv_dtype, cores, isa, ...
 
         ValueError, TypeError: an argument. OSError: no model, or no library. PilotfishError: what the library says of the files.
         """
         if draft is not None and draft_worker is not None:
             raise ValueError("give one of draft and draft_worker")
+        if not 1 <= max_batch <= 255:
+            raise ValueError(f"max_batch is {max_batch}, expected 1 to 255")
         if dtype is not None and torch_dtype is not None:
             raise ValueError("dtype and torch_dtype are the same: give one of them")
         loaded = load(library)
@@ -110,7 +113,8 @@ class AutoModelForCausalLM:
             draft_path = model_files.find_model(draft_path, **places)
         engine = LocalEngine(
             loaded, path, {**common, "dtype": _weight_format(dtype if dtype is not None else torch_dtype, load_in_4bit, load_in_8bit)},
-            draft=draft_path, draft_options={**common, "dtype": _weight_format(draft_dtype, False, False)}, draft_worker=draft_worker)
+            draft=draft_path, draft_options={**common, "dtype": _weight_format(draft_dtype, False, False)}, draft_worker=draft_worker,
+            max_batch=max_batch)
         return _class_for(path)(loaded, engine, path, draft_len)
 
 
@@ -196,7 +200,7 @@ class CausalLM:
         """The texts of `inputs`: prompts and what the model adds, [n_texts * num_return_sequences, length], padded on the right.
 
         inputs              a torch tensor or numpy array [n_texts, width], padded on the left, or a list of ids, or of such lists;
-                            what is returned is of the same kind. The texts are generated one after the other, each as if alone
+                            what is returned is of the same kind. Up to max_batch texts are generated at once, each as if alone
         options             as transformers reads them; ValueError names one that would change the text and is not supported
         stopping_criteria   callables of transformers: criterion(ids [1, length], None), true where the text ends
         seed                of sampling: text i uses seed + i. None: drawn from torch's generator where that is loaded, else from random
@@ -213,25 +217,23 @@ class CausalLM:
         prompts = token_rows.read(inputs, attention_mask, chosen.pad_token_id, chosen.eos_token_ids)
         n_texts = len(prompts.rows) * chosen.num_return_sequences
         if n_texts > 1 and (streamer is not None or chosen.max_time is not None):
-            raise ValueError(f"{'streamer' if streamer is not None else 'max_time'} is for one text, not for {n_texts}: they are "
-                             "generated one after the other")
+            raise ValueError(f"{'streamer' if streamer is not None else 'max_time'} is for one text, not for {n_texts}")
         lengths = [self._room(given, row, chosen) for given, row in zip(prompts.given, prompts.rows)]
         seeds = self._seeds(chosen, seed, n_texts)
+        sources = [i // chosen.num_return_sequences for i in range(n_texts)]
+        watches = [_Watch(self, prompts, source, chosen, stopping_criteria, streamer) for source in sources]
+        requests = [Request(prompts.rows[source], lengths[source], _sampling(chosen, next(seeds)), method if chosen.do_sample else "auto",
+                            self._draft_len if draft_len is None else draft_len, chosen.eos_token_ids, watch.on_token)
+                    for source, watch in zip(sources, watches)]
         self.figures = figures = Figures()
-        texts: list[list[int]] = []
-        for i in range(n_texts):
-            source = i // chosen.num_return_sequences
-            watch = _Watch(self, prompts, source, chosen, stopping_criteria, streamer)
-            try:
-                new, took = self._engine.run(
-                    prompts.rows[source], lengths[source], sampling=_sampling(chosen, next(seeds)),
-                    method=method if chosen.do_sample else "auto", stop_tokens=chosen.eos_token_ids,
-                    draft_len=self._draft_len if draft_len is None else draft_len, on_token=watch.on_token)
-            finally:
+        try:
+            results = self._engine.run_batch(requests) if n_texts > 1 else [self._engine.run(requests[0])]
+        finally:
+            for watch in watches:
                 watch.end()
+        for _, took in results:
             figures.add(took)
-            texts.append(prompts.given[source] + new)
-        sequences = prompts.finish(texts)
+        sequences = prompts.finish([prompts.given[source] + new for source, (new, _) in zip(sources, results)])
         return GenerateOutput(sequences, figures) if chosen.return_dict else sequences
 
     def _inputs(self, inputs: Any, chosen: GenerationOptions) -> Any:

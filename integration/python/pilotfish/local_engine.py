@@ -1,4 +1,4 @@
-"""Runs a model in this process: opens engines, peers and a session of libpilotfish, and runs one request at a time.
+"""Runs a model in this process: opens engines, peers and a session of libpilotfish, and runs one request at a time, or a batch.
 
 The thread that opens an engine or runs a request computes, too. With threading "own" the library pins it to a CPU; it may run
 where it could before as soon as the call returns, and so may the threads that it starts then.
@@ -65,6 +65,28 @@ class SamplingValues(NamedTuple):
     seed: int = 0
 
 
+class Request(NamedTuple):
+    """One text: up to `max_new_tokens` behind `prompt`. on_token returns False to end the text with its token."""
+
+    prompt: Sequence[int]
+    max_new_tokens: int
+    sampling: SamplingValues = SamplingValues()
+    method: str = "auto"
+    draft_len: int = 0
+    stop_tokens: Sequence[int] = ()
+    on_token: Callable[[int], bool] = lambda token: True
+
+
+class _Outcome(NamedTuple):
+    """What pf_generate gave: `held` is what its structs point to."""
+
+    status: int
+    why: Any
+    result: Any
+    held: list[Any]
+    n_prompt: int
+
+
 class _Callbacks:
     """Callbacks of one call into the library. An exception in one ends the call, and `reraise` raises it afterwards."""
 
@@ -80,6 +102,10 @@ class _Callbacks:
         return self._made[-1]
 
     def _failed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the call, as an exception in a callback does. From any thread."""
         if self._error is None:
             self._error = error
         self.cancel[0] = True
@@ -105,6 +131,14 @@ def default_threading(library: Library) -> str:
     return "openmp" if "torch" in sys.modules and library.lib.pf_has_feature(b"openmp") else "own"
 
 
+def _make(library: Library, owned: list[tuple[str, Any]], kind: str, destroy: str, function: Callable[..., int], *arguments: Any) -> Any:
+    """The object that `function` gives by its out-parameter; `_end` of `owned` ends it by `destroy`."""
+    out, why = library.ffi.new(kind + " **"), library.ffi.new("pf_error *")
+    library.check(function(*arguments, out, why), why)
+    owned.append((destroy, out[0]))
+    return out[0]
+
+
 def _end(library: Library, owned: list[tuple[str, Any]], kept: list[Any]) -> None:
     """Ends what was made, the last one first. The callbacks in `kept` live until then."""
     while owned:
@@ -116,50 +150,53 @@ def _end(library: Library, owned: list[tuple[str, Any]], kept: list[Any]) -> Non
 class LocalEngine:
     """A target, at most one drafter, and a session of both.
 
-    `options` are fields of pf_engine_options; `draft_options` likewise, of the draft. One request runs at a time: a second thread
-    waits for the first one.
+    `options` are fields of pf_engine_options; `draft_options` likewise, of the draft. One call runs at a time: a second thread
+    waits for the first one. A batch runs up to `max_batch` requests at once.
     """
 
     def __init__(self, library: Library, model: str, options: Mapping[str, Any], *, draft: Optional[str] = None,
-                 draft_options: Mapping[str, Any] = {}, draft_worker: Optional[str] = None) -> None:
+                 draft_options: Mapping[str, Any] = {}, draft_worker: Optional[str] = None, max_batch: int = 1) -> None:
         self._library = library
+        self._max_batch = max_batch
+        self._draft_worker = None if draft_worker is None else library.ffi.new("char[]", draft_worker.encode())
         self._owned: list[tuple[str, Any]] = []
         self._kept: list[Any] = []
         self._lock = threading.Lock()
         self._close = weakref.finalize(self, _end, library, self._owned, self._kept)
         try:
             with _affinity_kept():
-                self._open(model, options, draft, draft_options, draft_worker)
+                self._open(model, options, draft, draft_options)
         except BaseException:
             self._close()
             raise
 
-    def _open(self, model: str, options: Mapping[str, Any], draft: Optional[str], draft_options: Mapping[str, Any],
-              draft_worker: Optional[str]) -> None:
+    def _open(self, model: str, options: Mapping[str, Any], draft: Optional[str], draft_options: Mapping[str, Any]) -> None:
         ffi, lib = self._library.ffi, self._library.lib
         self._warn = ffi.callback("void(void *, const char *)", lambda user, text: log.warning("%s", self._library.text(text)))
         self._kept.append(self._warn)
-        target = self._open_engine(model, options)
+        places = {"max_sequences": self._max_batch + 1, "kv_sequences": self._max_batch + 1}     # one is the kept sequence's
+        target = self._open_engine(model, {**options, **places})
         peers = self._library.init("pf_session_options")
         peers.warn = self._warn
         peers.verifier = self._made("pf_peer", "pf_peer_destroy", lib.pf_engine_verifier, target, ffi.NULL)
         if draft == NGRAM:
-            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_ngram_drafter_for, peers.verifier)
+            lookup = self._library.init("pf_drafter_options")
+            word = ffi.new("char[]", NGRAM.encode())
+            lookup.drafter, lookup.verifier, lookup.max_sequences = word, peers.verifier, self._max_batch + 1
+            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_drafter_create, lookup)
         elif draft is not None:
-            engine = self._open_engine(draft, {**draft_options, "threads_of": target})
+            engine = self._open_engine(draft, {**draft_options, **places, "threads_of": target})
             peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_engine_drafter, engine, ffi.NULL)
-        elif draft_worker is not None:
-            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_connect_drafter, draft_worker.encode(), ffi.NULL)
+        elif self._draft_worker is not None:
+            peers.drafter = self._made("pf_peer", "pf_peer_destroy", lib.pf_connect_drafter, self._draft_worker, ffi.NULL)
+        self._verifier, self._drafter = peers.verifier, peers.drafter
         self._session = self._made("pf_session", "pf_session_destroy", lib.pf_session_create, peers)
         self._engine = target
         self._read_info()
 
     def _made(self, kind: str, destroy: str, function: Callable[..., int], *arguments: Any) -> Any:
         """The object that `function` gives by its out-parameter; it is ended with the engine."""
-        out, why = self._library.ffi.new(kind + " **"), self._library.ffi.new("pf_error *")
-        self._library.check(function(*arguments, out, why), why)
-        self._owned.append((destroy, out[0]))
-        return out[0]
+        return _make(self._library, self._owned, kind, destroy, function, *arguments)
 
     def _open_engine(self, model: str, options: Mapping[str, Any]) -> Any:
         ffi = self._library.ffi
@@ -222,39 +259,130 @@ class LocalEngine:
         with self._lock:
             self._close()
 
-    def run(self, prompt: Sequence[int], max_new_tokens: int, *, sampling: SamplingValues = SamplingValues(), method: str = "auto",
-            draft_len: int = 0, stop_tokens: Sequence[int] = (),
-            on_token: Optional[Callable[[int], bool]] = None) -> tuple[list[int], Figures]:
-        """Generates up to `max_new_tokens` behind `prompt`. on_token returns False to end the text with its token.
+    def run(self, request: Request) -> tuple[list[int], Figures]:
+        """Generates one text: its tokens, and what it took.
 
         An exception in on_token, or Ctrl-C, ends the request and is raised. The sequence is kept: the next request computes only
         what its prompt does not share with this text.
         """
-        ffi, lib = self._library.ffi, self._library.lib
-        if method not in METHODS:
-            raise ValueError(f"method is {method!r}, expected one of {', '.join(METHODS)}")
         callbacks = _Callbacks(self._library)
-        request, result, why = self._library.init("pf_request"), self._library.init("pf_result"), ffi.new("pf_error *")
-        held = [ffi.new("int32_t[]", prompt), ffi.new("int32_t[]", stop_tokens), ffi.new("int32_t[]", max_new_tokens)]
-        request.prompt, request.n_prompt = held[0], len(prompt)
-        request.stop_tokens, request.n_stop_tokens = held[1], len(stop_tokens)
-        result.tokens, result.capacity = held[2], max_new_tokens
-        request.ignore_eos = True       # stop_tokens alone end a text
-        request.max_new_tokens = max_new_tokens
-        request.sampling = dict(zip(SamplingValues._fields, sampling))
-        request.method = METHODS.index(method)
-        request.draft_len = draft_len
-        request.keep_sequence = True
-        request.cancel = callbacks.cancel
-        request.on_prompt = callbacks.make("void(void *, int32_t)", lambda user, n_read: None)
-        request.on_token = callbacks.make(
-            "bool(void *, int32_t, bool)", lambda user, token, drafted: on_token is None or on_token(token), error=False)
         with self._lock, _affinity_kept():
             self._check_open()
-            status = lib.pf_generate(self._session, request, result, why)
+            outcome = self._generate(self._session, request, callbacks, keep=True)
         callbacks.reraise()
-        self._library.check(status, why)
-        return list(ffi.unpack(result.tokens, result.n_tokens)), _figures(result, len(prompt))
+        return self._result_of(outcome)
+
+    def run_batch(self, requests: Sequence[Request]) -> list[tuple[list[int], Figures]]:
+        """Generates several texts, up to `max_batch` at once: their rows share the passes of the models. Each text is that of `run`.
+
+        on_token is called on threads of the batch, one at a time. An exception in one, or Ctrl-C, ends all texts and is raised.
+        """
+        callbacks = _Callbacks(self._library)
+        with self._lock, _affinity_kept():
+            self._check_open()
+            outcomes = _Batch(self._library, self._verifier, self._drafter, self._draft_worker, self._warn).run(
+                requests, self._max_batch, self._generate, callbacks)
+        callbacks.reraise()
+        return [self._result_of(outcome) for outcome in outcomes]
+
+    def _generate(self, session: Any, request: Request, callbacks: _Callbacks, keep: bool) -> _Outcome:
+        """Runs a request on this thread."""
+        ffi, lib = self._library.ffi, self._library.lib
+        if request.method not in METHODS:
+            raise ValueError(f"method is {request.method!r}, expected one of {', '.join(METHODS)}")
+        filled, result, why = self._library.init("pf_request"), self._library.init("pf_result"), ffi.new("pf_error *")
+        held = [ffi.new("int32_t[]", request.prompt), ffi.new("int32_t[]", request.stop_tokens),
+                ffi.new("int32_t[]", request.max_new_tokens)]
+        filled.prompt, filled.n_prompt = held[0], len(request.prompt)
+        filled.stop_tokens, filled.n_stop_tokens = held[1], len(request.stop_tokens)
+        result.tokens, result.capacity = held[2], request.max_new_tokens
+        filled.ignore_eos = True       # stop_tokens alone end a text
+        filled.max_new_tokens = request.max_new_tokens
+        filled.sampling = dict(zip(SamplingValues._fields, request.sampling))
+        filled.method = METHODS.index(request.method)
+        filled.draft_len = request.draft_len
+        filled.keep_sequence = keep
+        filled.cancel = callbacks.cancel
+        filled.on_prompt = callbacks.make("void(void *, int32_t)", lambda user, n_read: None)
+        filled.on_token = callbacks.make(
+            "bool(void *, int32_t, bool)", lambda user, token, drafted: request.on_token(token), error=False)
+        status = lib.pf_generate(session, filled, result, why)
+        return _Outcome(status, why, result, held, len(request.prompt))
+
+    def _result_of(self, outcome: _Outcome) -> tuple[list[int], Figures]:
+        self._library.check(outcome.status, outcome.why)
+        result = outcome.result
+        return list(self._library.ffi.unpack(result.tokens, result.n_tokens)), _figures(result, outcome.n_prompt)
+
+
+class _Batch:
+    """Sessions on a hub of the peers, each on a thread of its own. Nothing else may use the peers until `run` has returned."""
+
+    def __init__(self, library: Library, verifier: Any, drafter: Any, draft_worker: Any, warn: Any) -> None:
+        self._library, self._warn = library, warn
+        self._draws = drafter != library.ffi.NULL
+        self._options = library.init("pf_hub_options")
+        self._options.verifier, self._options.warn = verifier, warn
+        if draft_worker is not None:
+            self._options.draft_worker = draft_worker
+        else:
+            self._options.drafter = drafter
+
+    def run(self, requests: Sequence[Request], most: int, generate: Callable[..., _Outcome], callbacks: _Callbacks) -> list[_Outcome]:
+        """What became of each request."""
+        owned: list[tuple[str, Any]] = []
+        todo, outcomes = iter(enumerate(requests)), {}
+        turn = threading.Lock()      # of the iterator and of the callbacks
+
+        def serve(session: Any) -> None:
+            while not callbacks.cancel[0]:
+                with turn:
+                    number, request = next(todo, (0, None))
+                if request is None:
+                    return
+                try:
+                    outcomes[number] = generate(session, request._replace(on_token=self._in_turn(turn, request.on_token)), callbacks,
+                                                keep=False)
+                except BaseException as error:
+                    callbacks.fail(error)
+
+        try:
+            hub = self._made(owned, "pf_hub", "pf_hub_destroy", self._library.lib.pf_hub_create, self._options)
+            threads = [threading.Thread(target=serve, args=(self._session(owned, hub),)) for _ in range(min(most, len(requests)))]
+            for thread in threads:
+                thread.start()
+            self._join(threads, callbacks)
+        finally:
+            _end(self._library, owned, [])
+        return [outcomes[number] for number in sorted(outcomes)]
+
+    @staticmethod
+    def _in_turn(turn: threading.Lock, on_token: Callable[[int], bool]) -> Callable[[int], bool]:
+        def call(token: int) -> bool:
+            with turn:
+                return on_token(token)
+
+        return call
+
+    @staticmethod
+    def _join(threads: Sequence[threading.Thread], callbacks: _Callbacks) -> None:
+        for thread in threads:
+            while thread.is_alive():
+                try:
+                    thread.join(0.1)     # a signal may have gone to another thread, and is raised here
+                except BaseException as error:   # Ctrl-C
+                    callbacks.fail(error)
+
+    def _session(self, owned: list[tuple[str, Any]], hub: Any) -> Any:
+        lib, options = self._library.lib, self._library.init("pf_session_options")
+        options.warn = self._warn
+        options.verifier = self._made(owned, "pf_peer", "pf_peer_destroy", lib.pf_hub_verifier, hub)
+        if self._draws:
+            options.drafter = self._made(owned, "pf_peer", "pf_peer_destroy", lib.pf_hub_drafter, hub)
+        return self._made(owned, "pf_session", "pf_session_destroy", lib.pf_session_create, options)
+
+    def _made(self, owned: list[tuple[str, Any]], kind: str, destroy: str, function: Callable[..., int], argument: Any) -> Any:
+        return _make(self._library, owned, kind, destroy, function, argument)
 
 
 def _figures(result: Any, n_prompt: int) -> Figures:

@@ -75,6 +75,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
         .api = { .model = model_name(s->options, &s->setup),
                  .tokenizer = s->setup.tokenizer,
                  .chat_template = s->chat_template,
+                 .tool_format = pf_tool_format_of(s->chat_template),
                  .no_chat_template = s->no_chat_template.text,
                  .sessions = s->sessions.sessions,
                  .plain_sessions = s->sessions.plain,

@@ -227,6 +227,11 @@ void pf_chat_template_close(pf_chat_template *chat)
     free(chat);
 }
 
+bool pf_chat_template_mentions(const pf_chat_template *chat, const char *text)
+{
+    return pf_jinja_mentions(chat->with_tools != NULL ? chat->with_tools : chat->plain, text);
+}
+
 /* ---- rendering ------------------------------------------------------------------------------------------------------- */
 
 /* The variables of the template. NULL: no memory. */

@@ -28,6 +28,9 @@ void pf_chat_template_close(pf_chat_template *chat); /* NULL is fine */
 PF_MUST_USE pf_status pf_chat_template_open_file(const char *path, const char *file, pf_chat_template **out,
                                                  pf_error *error);
 
+/* Whether the text stands in the template, of several in that for tools: which form of calls it teaches. */
+bool pf_chat_template_mentions(const pf_chat_template *chat, const char *text);
+
 /* Renders a conversation: a list of messages, or an object with "messages" and, where they are wanted, "tools", "documents",
  * "add_generation_prompt" (true by default) and other variables of the template. Appends the text to *out.
  * PF_FORMAT: it is neither.  Else as pf_jinja_render. */

@@ -8,6 +8,7 @@
 struct pf_jinja {
     pf_jinja_heap heap; /* the tree, its tokens and the source */
     const pf_jinja_node *statements;
+    pf_jinja_text source;
     char name[160];
 };
 
@@ -40,7 +41,8 @@ pf_status pf_jinja_parse(const char *name, const char *source, size_t n_bytes, p
     strncpy(t->name, name, sizeof t->name - 1);
     pf_jinja_heap_open(&t->heap, t->name);
     pf_jinja_tokens tokens = { .n = 0 };
-    pf_jinja_tokenize(&t->heap, copy_source(&t->heap, source, n_bytes), &tokens);
+    t->source = copy_source(&t->heap, source, n_bytes);
+    pf_jinja_tokenize(&t->heap, t->source, &tokens);
     t->statements = pf_jinja_parse_tokens(&t->heap, &tokens);
     if (!pf_jinja_is_well(&t->heap)) {
         const pf_status status = give_up(&t->heap, error);
@@ -49,6 +51,11 @@ pf_status pf_jinja_parse(const char *name, const char *source, size_t n_bytes, p
     }
     *out = t;
     return PF_OK;
+}
+
+bool pf_jinja_mentions(const pf_jinja *t, const char *text)
+{
+    return memmem(t->source.data, t->source.n, text, strlen(text)) != NULL;
 }
 
 void pf_jinja_release(pf_jinja *t)

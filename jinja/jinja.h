@@ -39,6 +39,9 @@ PF_MUST_USE pf_status pf_jinja_parse(const char *name, const char *source, size_
                                      pf_error *error);
 void pf_jinja_release(pf_jinja *tmpl); /* NULL is fine */
 
+/* Whether the text stands anywhere in the source. */
+bool pf_jinja_mentions(const pf_jinja *tmpl, const char *text);
+
 /* Renders it with `variables`, an object; appends the text to *out.
  * PF_INVALID: the template raises an exception (the sentence is its own), or uses a value in a way that it does not have.
  * PF_UNSUPPORTED: an unknown filter, test, method or function.  PF_LIMIT: one of the limits above.  PF_NOMEM. */

@@ -13,6 +13,7 @@
 #include "serve/metrics_endpoint.h"
 #include "serve/translate.h"
 #include "tokenizer/decode/detokenize.h"
+#include "tokenizer/tokenizer_parts.h"
 
 const char pf_api_json_type[] = "application/json";
 const char pf_api_timeout_body[] = "{\"error\":{\"message\":\"the request did not come in time\","
@@ -403,6 +404,17 @@ static pf_status start(pf_api *api, pf_error *error)
     return pf_task_queue_create(n, api->options.max_waiting, &api->generating, error);
 }
 
+/* The marks of calls that are special tokens of the model. */
+static void find_marks(pf_api *api)
+{
+    const pf_tokenizer *tokenizer = api->options.tokenizer;
+    const char *const *mark = pf_tool_format_marks(api->options.tool_format);
+    for (; *mark && api->n_marks < (int32_t)(sizeof api->marks / sizeof *api->marks); mark++) {
+        const int32_t id = pf_tokenizer_find_added(tokenizer, *mark);
+        if (id >= 0) api->marks[api->n_marks++] = id;
+    }
+}
+
 pf_status pf_api_create(const pf_api_options *options, pf_api **out, pf_error *error)
 {
     pf_api *api = calloc(1, sizeof *api);
@@ -411,6 +423,7 @@ pf_status pf_api_create(const pf_api_options *options, pf_api **out, pf_error *e
     pthread_mutex_init(&api->room_mutex, NULL);
     pthread_cond_init(&api->room_changed, NULL);
     api->created = (int64_t)time(NULL);
+    find_marks(api);
     const pf_status status = start(api, error);
     if (status == PF_OK)
         *out = api;

@@ -15,6 +15,7 @@
 #include "metrics/metrics.h"
 #include "serve/api_keys.h"
 #include "serve/http_server.h"
+#include "serve/tool_calls.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct pf_api pf_api;
@@ -33,11 +34,12 @@ typedef struct {
     int32_t max_context, n_ids; /* tokens of a text; ids that a prompt may have are below n_ids */
     const int32_t *chat_ends;   /* [n_chat_ends] that end an answer of a chat */
     int32_t n_chat_ends;
-    int32_t max_waiting;     /* texts that wait for a session */
-    int32_t draft_len;       /* of requests that do not say: 0: the drafter chooses */
-    pf_method method;        /* likewise, above temperature 0 */
-    const pf_api_keys *keys; /* NULL: none is asked for */
-    pf_metrics *metrics;     /* of /metrics */
+    int32_t max_waiting;        /* texts that wait for a session */
+    int32_t draft_len;          /* of requests that do not say: 0: the drafter chooses */
+    pf_method method;           /* likewise, above temperature 0 */
+    const pf_api_keys *keys;    /* NULL: none is asked for */
+    pf_metrics *metrics;        /* of /metrics */
+    pf_tool_format tool_format; /* of the template */
 } pf_api_options;
 
 /* PF_NOMEM, PF_LIMIT: no more threads. */

@@ -16,6 +16,7 @@ struct pf_api {
     pf_task_queue *generating; /* a thread for each session */
     pf_result *results;        /* [n_sessions] one for each of those threads */
     volatile bool drains;
+    int32_t marks[4], n_marks; /* [n_marks] special tokens that are text where calls of tools are looked for */
 
     /* Texts begin in order, each once the KV cache has room for all that it may become. */
     pthread_mutex_t room_mutex;

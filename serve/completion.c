@@ -20,6 +20,7 @@
 #include "base/utf8.h"
 #include "serve/api_parts.h"
 #include "serve/reply.h"
+#include "serve/tool_calls.h"
 #include "tokenizer/decode/text_stream.h"
 
 enum { UNSENT_BYTES = 256 << 10 };
@@ -35,7 +36,11 @@ typedef struct {
     pf_text_stream text;
     pf_status text_status;
     pf_reply_choice reply;
-    size_t n_shown; /* bytes of the text that were made into events */
+    pf_tool_scan scan;
+    pf_reply_part *parts; /* [reply.n_parts] its calls own their texts */
+    int32_t parts_capacity;
+    pf_reply_progress progress;
+    size_t n_shown; /* bytes of the text that were made into events, or are held back by the scan */
     bool opened;    /* its first event is sent */
     pf_bytes events;
 } choice;
@@ -70,11 +75,22 @@ struct completion {
 
 /* ---- life ------------------------------------------------------------------------------------------------------------ */
 
+static void end_part(pf_reply_part *part)
+{
+    free((char *)(uintptr_t)part->id);
+    free((char *)(uintptr_t)part->name);
+    free((char *)(uintptr_t)part->arguments);
+}
+
 static void destroy(completion *c)
 {
     for (int32_t i = 0; i < c->n_choices && c->choices; i++) {
-        pf_text_stream_end(&c->choices[i].text);
-        pf_bytes_clear(&c->choices[i].events);
+        choice *ch = &c->choices[i];
+        for (int32_t k = 0; k < ch->reply.n_parts; k++) end_part(&ch->parts[k]);
+        free(ch->parts);
+        pf_tool_scan_end(&ch->scan);
+        pf_text_stream_end(&ch->text);
+        pf_bytes_clear(&ch->events);
     }
     for (int32_t i = 0; i < c->request.n_prompts && c->prompts; i++) pf_tokens_clear(&c->prompts[i]);
     pthread_mutex_destroy(&c->mutex);
@@ -118,19 +134,79 @@ static size_t piece_end(const choice *ch, size_t at, size_t end)
     return at;
 }
 
-/* Events for the text up to `end`. */
-static pf_status show(choice *ch, size_t end)
+/* Room for another part; its place behind those that are there. */
+static pf_status reserve_part(choice *ch)
+{
+    enum { USUAL_PARTS = 4 };
+    if (ch->reply.n_parts < ch->parts_capacity) return PF_OK;
+    const int32_t capacity = ch->parts_capacity > 0 ? 2 * ch->parts_capacity : USUAL_PARTS;
+    pf_reply_part *parts = realloc(ch->parts, (size_t)capacity * sizeof *parts);
+    if (!parts) return PF_NOMEM;
+    ch->reply.parts = ch->parts = parts;
+    ch->parts_capacity = capacity;
+    return PF_OK;
+}
+
+/* Text from `begin` to `end`: more of the last part, where that is one. */
+static pf_status add_text(choice *ch, size_t begin, size_t end)
+{
+    pf_reply_part *last = ch->reply.n_parts > 0 ? &ch->parts[ch->reply.n_parts - 1] : NULL;
+    if (last && !last->id && last->end == begin) {
+        last->end = end;
+    } else {
+        PF_TRY(reserve_part(ch));
+        ch->parts[ch->reply.n_parts++] = (pf_reply_part){ .begin = begin, .end = end };
+    }
+    const completion *c = ch->of;
+    while (c->request.stream && begin < end) {
+        const size_t next = piece_end(ch, begin, end);
+        const pf_reply_piece piece = { ch->text.bytes.data + begin, next - begin, ch->text.drafted[begin] };
+        PF_TRY(c->format->delta(&c->head, &ch->reply, &piece, &ch->events));
+        begin = next;
+    }
+    return PF_OK;
+}
+
+/* Ids of calls are letters and digits, nine as the templates of Mistral want them: a hash of the request's id and the call's place. */
+static char *name_call(const choice *ch)
+{
+    enum { ID_BYTES = 9 };
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const completion *c = ch->of;
+    uint64_t hash = c->client ^ ((uint64_t)(uint32_t)ch->reply.index << 32 | (uint32_t)ch->reply.n_calls);
+    char *id = calloc(1, ID_BYTES + 1);
+    for (int32_t i = 0; id && i < ID_BYTES; i++) {
+        hash = (hash ^ hash >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+        id[i] = digits[(hash >> 32) % (sizeof digits - 1)];
+    }
+    return id;
+}
+
+static pf_status add_call(choice *ch, pf_tool_part *call)
 {
     const completion *c = ch->of;
-    if (!ch->opened) PF_TRY(c->format->open(&c->head, &ch->reply, &ch->events));
-    ch->opened = true;
-    while (ch->n_shown < end) {
-        const size_t next = piece_end(ch, ch->n_shown, end);
-        const pf_reply_piece piece = { ch->text.bytes.data + ch->n_shown, next - ch->n_shown,
-                                       ch->text.drafted[ch->n_shown] };
-        PF_TRY(c->format->delta(&c->head, &ch->reply, &piece, &ch->events));
-        ch->n_shown = next;
+    pf_reply_part part = { .id = name_call(ch), .name = call->name, .arguments = call->arguments };
+    if (!part.id || reserve_part(ch) != PF_OK) {
+        end_part(&part);
+        return PF_NOMEM;
     }
+    ch->parts[ch->reply.n_parts++] = part;
+    ch->reply.n_calls++;
+    return c->request.stream ? c->format->call(&c->head, &ch->reply, &ch->events) : PF_OK;
+}
+
+/* Parts of the text up to `end`, and their events. is_whole: it is all of it. */
+static pf_status show(choice *ch, size_t end, bool is_whole)
+{
+    const completion *c = ch->of;
+    pf_tool_part part;
+    ch->reply.text = ch->text.bytes.data;
+    ch->reply.n_bytes = end;
+    if (c->request.stream && !ch->opened) PF_TRY(c->format->open(&c->head, &ch->reply, &ch->events));
+    ch->opened = true;
+    ch->n_shown = end;
+    while (pf_tool_scan_next(&ch->scan, ch->text.bytes.data, end, is_whole, &part))
+        PF_TRY(part.is_call ? add_call(ch, &part) : add_text(ch, part.begin, part.end));
     return PF_OK;
 }
 
@@ -147,7 +223,7 @@ static bool on_token(void *user, int32_t token, bool drafted)
     const size_t ready = pf_text_stream_ready(&ch->text);
     if (c->request.stream && ch->text_status == PF_OK && (ready > ch->n_shown || !ch->opened) &&
         pf_http_unsent_bytes(c->exchange) < UNSENT_BYTES) {
-        ch->text_status = show(ch, ready);
+        ch->text_status = show(ch, ready, false);
         if (ch->text_status == PF_OK && ch->events.n > 0) send_events(ch);
     }
     return !ch->text.stopped && ch->text_status == PF_OK;
@@ -215,10 +291,8 @@ static pf_status finish_text(choice *ch)
     const completion *c = ch->of;
     PF_TRY(ch->text_status);
     PF_TRY(pf_text_stream_finish(&ch->text));
-    ch->reply.text = ch->text.bytes.data;
-    ch->reply.n_bytes = ch->text.bytes.n;
+    PF_TRY(show(ch, ch->text.bytes.n, true));
     if (!c->request.stream) return PF_OK;
-    PF_TRY(show(ch, ch->text.bytes.n));
     PF_TRY(c->format->close(&c->head, &ch->reply, &ch->events));
     send_events(ch);
     return PF_OK;
@@ -410,6 +484,12 @@ static bool begin_text(choice *ch, pf_api_error *error)
         if (status == PF_INVALID) status = PF_OK;
         ch->text.n_stops = c->request.n_stops;
     }
+    const json_t *tools = json_object_get(c->request.conversation, "tools");
+    pf_tool_scan_begin(&ch->scan, tools ? c->api->options.tool_format : PF_TOOLS_NONE, tools);
+    if (ch->scan.format != PF_TOOLS_NONE) {
+        ch->text.shown = c->api->marks;
+        ch->text.n_shown = c->api->n_marks;
+    }
     return status == PF_OK || pf_api_refuse(error, pf_api_status_of(status), NULL, "no memory for the text");
 }
 
@@ -423,6 +503,7 @@ static bool make_choices(completion *c, pf_api_error *error)
         ch->task = (pf_task){ .run = run_choice, .cancelled = pf_http_gone(c->exchange) };
         if (i + 1 < c->n_choices) ch->task.next = &c->choices[i + 1].task;
         ch->reply.index = i;
+        ch->reply.progress = &ch->progress;
         ch->reply.usage.n_prompt = ch->prompt->n;
         if (!check_length(c, ch->prompt, error) || !begin_text(ch, error)) return false;
     }

@@ -29,6 +29,26 @@ json_t *pf_reply_usage(const pf_reply_head *head, const pf_usage *u)
     return usage;
 }
 
+int32_t pf_reply_count_parts(const pf_reply_choice *c)
+{
+    return c->n_parts > 0 ? c->n_parts : 1;
+}
+
+pf_reply_part pf_reply_part_at(const pf_reply_choice *c, int32_t i)
+{
+    return c->n_parts > 0 ? c->parts[i] : (pf_reply_part){ .end = c->n_bytes };
+}
+
+json_t *pf_reply_text(const pf_reply_choice *c, const pf_reply_part *part)
+{
+    return pf_json_text(part->end > part->begin ? c->text + part->begin : "", part->end - part->begin);
+}
+
+bool pf_reply_has_called(const pf_reply_choice *c)
+{
+    return c->n_calls > 0 && c->finish != PF_FINISH_LENGTH;
+}
+
 pf_status pf_reply_event(const char *name, json_t *document, pf_bytes *out)
 {
     char *data = document ? pf_json_print(document, JSON_COMPACT | JSON_REAL_PRECISION(DBL_DIG)) : NULL;

@@ -1,7 +1,7 @@
 /*
  * Writes what a request made, in the documents and the events of an API: one table of functions for each.
  *
- *      a stream       open, delta ..., close for each choice, in turn or interleaved; then end
+ *      a stream       open, delta or call ..., close for each choice, in turn or interleaved; then end
  *      else           whole
  *
  * Functions that write events append them to *out; PF_NOMEM: what was appended is no whole event. Pure; any thread.
@@ -28,10 +28,26 @@ typedef struct {
     int64_t *n_events; /* of a stream that numbers them */
 } pf_reply_head;
 
+/* What a choice has, in order: texts and calls of tools. */
+typedef struct {
+    size_t begin, end;                 /* of a text: in the choice's text */
+    const char *id, *name, *arguments; /* of a call; id NULL: it is a text. arguments: JSON, an object */
+} pf_reply_part;
+
+/* What a stream has begun of a choice; zero before its open. */
+typedef struct {
+    int32_t n_items; /* that are whole: texts and calls */
+    bool in_text;    /* another one, a text, has begun */
+    int32_t part;    /* which it is of the choice's */
+} pf_reply_progress;
+
 typedef struct {
     int32_t index;
     const char *text; /* [n_bytes] the whole of it */
     size_t n_bytes;
+    const pf_reply_part *parts; /* [n_parts] NULL: the whole text is one */
+    int32_t n_parts, n_calls;
+    pf_reply_progress *progress; /* of a stream */
     pf_finish finish;
     const char *stop; /* the stop text that ended it; NULL: none has */
     pf_usage usage;
@@ -48,6 +64,9 @@ typedef struct {
     PF_MUST_USE pf_status (*open)(const pf_reply_head *head, const pf_reply_choice *choice, pf_bytes *out);
     PF_MUST_USE pf_status (*delta)(const pf_reply_head *head, const pf_reply_choice *choice,
                                    const pf_reply_piece *piece, pf_bytes *out);
+
+    /* The last of the choice's parts, a call. NULL: the format has none. */
+    PF_MUST_USE pf_status (*call)(const pf_reply_head *head, const pf_reply_choice *choice, pf_bytes *out);
     PF_MUST_USE pf_status (*close)(const pf_reply_head *head, const pf_reply_choice *choice, pf_bytes *out);
     PF_MUST_USE pf_status (*end)(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out);
 
@@ -59,6 +78,16 @@ extern const pf_reply_format pf_reply_chat;       /* OpenAI's chat completions: 
 extern const pf_reply_format pf_reply_completion; /* OpenAI's completions */
 extern const pf_reply_format pf_reply_response;   /* OpenAI's responses: reply_responses.c */
 extern const pf_reply_format pf_reply_message;    /* Anthropic's messages: reply_anthropic.c */
+
+/* Its parts: at least one, where it has none the empty text. */
+int32_t pf_reply_count_parts(const pf_reply_choice *choice);
+pf_reply_part pf_reply_part_at(const pf_reply_choice *choice, int32_t index);
+
+/* A part that is a text; NULL: no memory. */
+json_t *pf_reply_text(const pf_reply_choice *choice, const pf_reply_part *part);
+
+/* Whether calls of tools have ended it. */
+bool pf_reply_has_called(const pf_reply_choice *choice);
 
 /* {"prompt_tokens", "completion_tokens", "total_tokens", ...}; NULL: no memory. */
 json_t *pf_reply_usage(const pf_reply_head *head, const pf_usage *usage);

@@ -6,9 +6,9 @@
 #include "base/json_values.h"
 #include "serve/reply.h"
 
-static const char *finish_reason(pf_finish finish)
+static const char *finish_reason(const pf_reply_choice *c)
 {
-    return finish == PF_FINISH_LENGTH ? "length" : "stop";
+    return c->finish == PF_FINISH_LENGTH ? "length" : pf_reply_has_called(c) ? "tool_calls" : "stop";
 }
 
 /* ---- events --------------------------------------------------------------------------------------------------------- */
@@ -75,9 +75,21 @@ static pf_status chat_delta(const pf_reply_head *head, const pf_reply_choice *c,
     return choice_event(head, chat_chunk, c, mark(head, piece, chat_choice(c->index, delta, NULL)), out);
 }
 
+/* The call without its arguments, then these. */
+static pf_status chat_call(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    const pf_reply_part *call = &c->parts[c->n_parts - 1];
+    json_t *begin = json_pack("{s:[{s:i, s:s, s:s, s:{s:s, s:s}}]}", "tool_calls", "index", c->n_calls - 1, "id",
+                              call->id, "type", "function", "function", "name", call->name, "arguments", "");
+    PF_TRY(choice_event(head, chat_chunk, c, chat_choice(c->index, begin, NULL), out));
+    json_t *arguments = json_pack("{s:[{s:i, s:{s:s}}]}", "tool_calls", "index", c->n_calls - 1, "function",
+                                  "arguments", call->arguments);
+    return choice_event(head, chat_chunk, c, chat_choice(c->index, arguments, NULL), out);
+}
+
 static pf_status chat_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
-    return choice_event(head, chat_chunk, c, chat_choice(c->index, json_object(), finish_reason(c->finish)), out);
+    return choice_event(head, chat_chunk, c, chat_choice(c->index, json_object(), finish_reason(c)), out);
 }
 
 static pf_status chat_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
@@ -85,18 +97,51 @@ static pf_status chat_end(const pf_reply_head *head, const pf_usage *usage, pf_b
     return end_stream(head, chat_chunk, usage, out);
 }
 
+/* The texts of a choice as one; null: there are calls alone. */
+static json_t *content_of(const pf_reply_choice *c)
+{
+    pf_bytes text = { 0 };
+    pf_status status = PF_OK;
+    for (int32_t i = 0; i < c->n_parts && status == PF_OK; i++) {
+        const pf_reply_part *part = &c->parts[i];
+        if (!part->id) status = pf_bytes_append(&text, c->text + part->begin, part->end - part->begin);
+    }
+    json_t *made = status != PF_OK                 ? NULL
+                   : c->n_calls > 0 && text.n == 0 ? json_null()
+                                                   : pf_json_text(text.data ? text.data : "", text.n);
+    pf_bytes_clear(&text);
+    return made;
+}
+
+static json_t *chat_message(const pf_reply_choice *c)
+{
+    if (c->n_parts == 0)
+        return json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", pf_json_text(c->text, c->n_bytes),
+                         "refusal");
+    json_t *message = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", content_of(c), "refusal");
+    json_t *calls = json_array();
+    for (int32_t i = 0; i < c->n_parts; i++) {
+        const pf_reply_part *part = &c->parts[i];
+        if (part->id)
+            json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", part->id, "type", "function",
+                                                   "function", "name", part->name, "arguments", part->arguments));
+    }
+    if (c->n_calls > 0) json_object_set(message, "tool_calls", calls);
+    json_decref(calls);
+    return message;
+}
+
 static json_t *chat_whole(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i, s:{s:s, s:o, s:n}, s:n, s:s}", "index", choices[i].index,
-                                              "message", "role", "assistant", "content",
-                                              pf_json_text(choices[i].text, choices[i].n_bytes), "refusal", "logprobs",
-                                              "finish_reason", finish_reason(choices[i].finish)));
+        json_array_append_new(list, json_pack("{s:i, s:o, s:n, s:s}", "index", choices[i].index, "message",
+                                              chat_message(&choices[i]), "logprobs", "finish_reason",
+                                              finish_reason(&choices[i])));
     return whole(head, "chat.completion", list, usage);
 }
 
-const pf_reply_format pf_reply_chat = { chat_open, chat_delta, chat_close, chat_end, chat_whole };
+const pf_reply_format pf_reply_chat = { chat_open, chat_delta, chat_call, chat_close, chat_end, chat_whole };
 
 /* ---- completions ---------------------------------------------------------------------------------------------------- */
 
@@ -123,7 +168,7 @@ static pf_status text_delta(const pf_reply_head *head, const pf_reply_choice *c,
 
 static pf_status text_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
-    return choice_event(head, completion_object, c, text_choice(c->index, "", 0, finish_reason(c->finish)), out);
+    return choice_event(head, completion_object, c, text_choice(c->index, "", 0, finish_reason(c)), out);
 }
 
 static pf_status text_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
@@ -136,8 +181,8 @@ static json_t *text_whole(const pf_reply_head *head, const pf_reply_choice *choi
     json_t *list = json_array();
     for (int32_t i = 0; i < n; i++)
         json_array_append_new(
-            list, text_choice(choices[i].index, choices[i].text, choices[i].n_bytes, finish_reason(choices[i].finish)));
+            list, text_choice(choices[i].index, choices[i].text, choices[i].n_bytes, finish_reason(&choices[i])));
     return whole(head, completion_object, list, usage);
 }
 
-const pf_reply_format pf_reply_completion = { text_open, text_delta, text_close, text_end, text_whole };
+const pf_reply_format pf_reply_completion = { text_open, text_delta, NULL, text_close, text_end, text_whole };

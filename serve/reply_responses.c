@@ -1,5 +1,5 @@
 /*
- * Replies in the form of OpenAI's responses: one message of one text.
+ * Replies in the form of OpenAI's responses: messages of one text each, and calls of functions.
  *
  * Source: OpenAI API reference, "The response object", "Streaming events".
  */
@@ -20,24 +20,44 @@ static json_t *usage_of(const pf_reply_head *head, const pf_usage *u)
     return usage;
 }
 
-static json_t *part(const char *text, size_t n_bytes)
-{
-    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", pf_json_text(text, n_bytes),
-                     "annotations", "logprobs");
-}
-
 static const char *status_of(const pf_reply_choice *c)
 {
     return c->finish == PF_FINISH_LENGTH ? "incomplete" : "completed";
 }
 
-/* content: its reference is taken. */
-static json_t *item(const pf_reply_head *head, const char *status, json_t *content)
+enum { ID_BYTES = 80 };
+
+/* The id of output item `index`. */
+static void name_item(const pf_reply_head *head, const char *prefix, int32_t index, char id[ID_BYTES])
 {
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", head->id);
+    if (index == 0)
+        snprintf(id, ID_BYTES, "%s_%s", prefix, head->id);
+    else
+        snprintf(id, ID_BYTES, "%s_%s_%d", prefix, head->id, index);
+}
+
+/* text: its reference is taken. */
+static json_t *text_part(json_t *text)
+{
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations", "logprobs");
+}
+
+/* content: its reference is taken. */
+static json_t *message_item(const pf_reply_head *head, int32_t index, const char *status, json_t *content)
+{
+    char id[ID_BYTES];
+    name_item(head, "msg", index, id);
     return json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", id, "type", "message", "status", status, "role", "assistant",
                      "content", content);
+}
+
+static json_t *call_item(const pf_reply_head *head, int32_t index, const char *status, const pf_reply_part *call,
+                         const char *arguments)
+{
+    char id[ID_BYTES];
+    name_item(head, "fc", index, id);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "id", id, "type", "function_call", "status", status, "call_id",
+                     call->id, "name", call->name, "arguments", arguments);
 }
 
 /* What the request has of a field, else null, or the other value, whose reference is taken. */
@@ -76,9 +96,16 @@ static json_t *response(const pf_reply_head *head, const pf_reply_choice *c, jso
 
 static json_t *whole(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage)
 {
+    json_t *output = json_array();
     (void)n;
-    json_t *content = json_pack("[o]", part(choices->text, choices->n_bytes));
-    return response(head, choices, json_pack("[o]", item(head, status_of(choices), content)), usage_of(head, usage));
+    for (int32_t i = 0; i < pf_reply_count_parts(choices); i++) {
+        const pf_reply_part part = pf_reply_part_at(choices, i);
+        json_array_append_new(output, part.id
+                                          ? call_item(head, i, "completed", &part, part.arguments)
+                                          : message_item(head, i, status_of(choices),
+                                                         json_pack("[o]", text_part(pf_reply_text(choices, &part)))));
+    }
+    return response(head, choices, output, usage_of(head, usage));
 }
 
 /* ---- events ----------------------------------------------------------------------------------------------------------- */
@@ -90,15 +117,29 @@ static pf_status event(const pf_reply_head *head, const char *type, json_t *docu
     return pf_reply_event(type, document, out);
 }
 
-/* An event about the one text of the one message; `with` has more of it, and its reference is taken. */
-static pf_status text_event(const pf_reply_head *head, const char *type, json_t *with, pf_bytes *out)
+/* An event about the output item that is under way; `with` has more of it, and its reference is taken. */
+static pf_status item_event(const pf_reply_head *head, const pf_reply_choice *c, const char *prefix, const char *type,
+                            json_t *with, pf_bytes *out)
 {
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", head->id);
+    char id[ID_BYTES];
+    name_item(head, prefix, c->progress->n_items, id);
     json_object_set_new(with, "item_id", json_string(id));
-    json_object_set_new(with, "output_index", json_integer(0));
-    json_object_set_new(with, "content_index", json_integer(0));
+    json_object_set_new(with, "output_index", json_integer(c->progress->n_items));
     return event(head, type, with, out);
+}
+
+static pf_status text_event(const pf_reply_head *head, const pf_reply_choice *c, const char *type, json_t *with,
+                            pf_bytes *out)
+{
+    json_object_set_new(with, "content_index", json_integer(0));
+    return item_event(head, c, "msg", type, with, out);
+}
+
+/* item: its reference is taken. */
+static pf_status output_event(const pf_reply_head *head, const pf_reply_choice *c, const char *type, json_t *item,
+                              pf_bytes *out)
+{
+    return event(head, type, json_pack("{s:i, s:o}", "output_index", c->progress->n_items, "item", item), out);
 }
 
 static pf_status open_response(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
@@ -108,27 +149,63 @@ static pf_status open_response(const pf_reply_head *head, const pf_reply_choice 
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         PF_TRY(event(head, begins[i], json_pack("{s:o}", "response", response(head, NULL, json_array(), json_null())),
                      out));
-    PF_TRY(event(head, "response.output_item.added",
-                 json_pack("{s:i, s:o}", "output_index", 0, "item", item(head, "in_progress", json_array())), out));
-    return text_event(head, "response.content_part.added", json_pack("{s:o}", "part", part("", 0)), out);
+    return PF_OK;
+}
+
+static pf_status begin_text(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    if (c->progress->in_text) return PF_OK;
+    c->progress->in_text = true;
+    c->progress->part = pf_reply_count_parts(c) - 1;
+    PF_TRY(output_event(head, c, "response.output_item.added",
+                        message_item(head, c->progress->n_items, "in_progress", json_array()), out));
+    return text_event(head, c, "response.content_part.added", json_pack("{s:o}", "part", text_part(json_string(""))),
+                      out);
 }
 
 static pf_status delta(const pf_reply_head *head, const pf_reply_choice *c, const pf_reply_piece *piece, pf_bytes *out)
 {
-    (void)c;
-    return text_event(head, "response.output_text.delta",
+    PF_TRY(begin_text(head, c, out));
+    return text_event(head, c, "response.output_text.delta",
                       json_pack("{s:o, s:[]}", "delta", pf_json_text(piece->text, piece->n_bytes), "logprobs"), out);
+}
+
+static pf_status end_text(const pf_reply_head *head, const pf_reply_choice *c, const char *status, pf_bytes *out)
+{
+    const pf_reply_part part = pf_reply_part_at(c, c->progress->part);
+    if (!c->progress->in_text) return PF_OK;
+    PF_TRY(text_event(head, c, "response.output_text.done",
+                      json_pack("{s:o, s:[]}", "text", pf_reply_text(c, &part), "logprobs"), out));
+    PF_TRY(text_event(head, c, "response.content_part.done",
+                      json_pack("{s:o}", "part", text_part(pf_reply_text(c, &part))), out));
+    PF_TRY(output_event(
+        head, c, "response.output_item.done",
+        message_item(head, c->progress->n_items, status, json_pack("[o]", text_part(pf_reply_text(c, &part)))), out));
+    c->progress->in_text = false;
+    c->progress->n_items++;
+    return PF_OK;
+}
+
+static pf_status call_function(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
+{
+    const pf_reply_part *call = &c->parts[c->n_parts - 1];
+    PF_TRY(end_text(head, c, "completed", out));
+    PF_TRY(output_event(head, c, "response.output_item.added",
+                        call_item(head, c->progress->n_items, "in_progress", call, ""), out));
+    PF_TRY(item_event(head, c, "fc", "response.function_call_arguments.delta",
+                      json_pack("{s:s}", "delta", call->arguments), out));
+    PF_TRY(item_event(head, c, "fc", "response.function_call_arguments.done",
+                      json_pack("{s:s, s:s}", "arguments", call->arguments, "name", call->name), out));
+    PF_TRY(output_event(head, c, "response.output_item.done",
+                        call_item(head, c->progress->n_items, "completed", call, call->arguments), out));
+    c->progress->n_items++;
+    return PF_OK;
 }
 
 static pf_status close_response(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
-    PF_TRY(text_event(head, "response.output_text.done",
-                      json_pack("{s:o, s:[]}", "text", pf_json_text(c->text, c->n_bytes), "logprobs"), out));
-    PF_TRY(text_event(head, "response.content_part.done", json_pack("{s:o}", "part", part(c->text, c->n_bytes)), out));
-    PF_TRY(event(head, "response.output_item.done",
-                 json_pack("{s:i, s:o}", "output_index", 0, "item",
-                           item(head, status_of(c), json_pack("[o]", part(c->text, c->n_bytes)))),
-                 out));
+    if (c->progress->n_items == 0) PF_TRY(begin_text(head, c, out));
+    PF_TRY(end_text(head, c, status_of(c), out));
     const bool is_cut = c->finish == PF_FINISH_LENGTH;
     return event(head, is_cut ? "response.incomplete" : "response.completed",
                  json_pack("{s:o}", "response", whole(head, c, 1, &c->usage)), out);
@@ -140,4 +217,4 @@ static pf_status end(const pf_reply_head *head, const pf_usage *usage, pf_bytes 
     return PF_OK;
 }
 
-const pf_reply_format pf_reply_response = { open_response, delta, close_response, end, whole };
+const pf_reply_format pf_reply_response = { open_response, delta, call_function, close_response, end, whole };

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
 from cli_case import Case, PROMPT, main  # noqa: E402
 from http_client import QUICKLY, Client, Connection, at_once, send_raw  # noqa: E402
 
@@ -277,6 +278,84 @@ class OtherApis(ServeCase):
             for method in methods:
                 reply = self.client.request(method.upper(), path.replace("{model}", "target"), "{}" if method == "post" else None)
                 self.assertNotIn(reply.status, (404, 405, 500), path)
+
+
+class Tools(ServeCase):
+    """A model that is made to call a tool: three tokens are the call, and biases choose them one after the other."""
+
+    PARTS = ["<tool_call>", '{"name":"f","arguments":{"x":[1,"e"]}}', "</tool_call>"]
+    TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        model = cls.root / "caller"
+        shutil.copytree(cls.target, model)
+        tiny_llama.add_tokens(model, cls.PARTS)
+        tokenizer = json.loads((model / "tokenizer.json").read_text())
+        cls.ids = [t["id"] for t in tokenizer["added_tokens"][-3:]]
+        tokenizer["added_tokens"][-2]["special"] = False
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "eos_token_id": cls.ids[-1]}))
+        (model / "chat_template.jinja").write_text(TEMPLATE + "{#- <tool_call> -#}")
+        cls.caller = cls.pilotfish.serve("serve", model, "localhost:0")
+        cls.client = Client(cls.caller.address)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.caller.end()
+        super().tearDownClass()
+
+    def value(self, **more):
+        biases = {str(i): b for i, b in zip(self.ids, (100, 98, 97))}
+        return {"messages": MESSAGES, "max_tokens": 8, "temperature": 0, "logit_bias": biases, "frequency_penalty": 2,
+                "presence_penalty": 2, **more}
+
+    def test_a_call_is_read_out_of_the_text(self):
+        whole = self.client.post(CHAT, self.value(tools=self.TOOLS)).json["choices"][0]
+        self.assertEqual((whole["finish_reason"], whole["message"]["content"]), ("tool_calls", None))
+        [call] = whole["message"]["tool_calls"]
+        self.assertEqual((call["type"], call["function"]["name"]), ("function", "f"))
+        self.assertEqual(json.loads(call["function"]["arguments"]), {"x": [1, "e"]})
+        self.assertRegex(call["id"], "^[0-9a-zA-Z]{9}$")
+        events = self.client.stream(CHAT, self.value(tools=self.TOOLS))
+        deltas = [t for e in events[:-1] for c in e["choices"] for t in c["delta"].get("tool_calls", ())]
+        self.assertEqual(deltas[0]["function"]["name"], "f")
+        self.assertEqual("".join(d["function"]["arguments"] for d in deltas), call["function"]["arguments"])
+        self.assertEqual(text_of(events), "")
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "tool_calls")
+
+    def test_without_such_a_tool_it_is_text(self):
+        other = [{"type": "function", "function": {"name": "g"}}]
+        for more, text in (({}, self.PARTS[1]), ({"tools": self.TOOLS, "tool_choice": "none"}, self.PARTS[1]),
+                           ({"tools": other}, "".join(self.PARTS))):
+            choice = self.client.post(CHAT, self.value(**more)).json["choices"][0]
+            self.assertEqual((choice["finish_reason"], choice["message"]["content"]), ("stop", text))
+            self.assertNotIn("tool_calls", choice["message"])
+            self.assertEqual(text_of(self.client.stream(CHAT, self.value(**more))), text)
+
+    def test_other_apis_have_calls_of_their_own_form(self):
+        value = self.value(tools=[{"name": "f", "input_schema": {"type": "object"}}])
+        message = self.client.post("/v1/messages", value).json
+        self.assertEqual(message["stop_reason"], "tool_use")
+        [block] = message["content"]
+        self.assertEqual((block["type"], block["name"], block["input"]), ("tool_use", "f", {"x": [1, "e"]}))
+        events = self.client.stream("/v1/messages", value)
+        self.assertEqual([e["type"] for e in events], ["message_start", "content_block_start", "content_block_delta",
+                                                       "content_block_stop", "message_delta", "message_stop"])
+        self.assertEqual(json.loads(events[2]["delta"]["partial_json"]), {"x": [1, "e"]})
+        value = {**self.value(tools=[{"type": "function", "name": "f"}]), "input": MESSAGES, "max_output_tokens": 8}
+        del value["messages"], value["max_tokens"]
+        [item] = self.client.post("/v1/responses", value).json["output"]
+        self.assertEqual((item["type"], item["name"], json.loads(item["arguments"])), ("function_call", "f", {"x": [1, "e"]}))
+        events = self.client.stream("/v1/responses", value)
+        self.assertEqual([i["name"] for i in events[-1]["response"]["output"]], ["f"])
+
+    def test_the_result_of_a_call_goes_back(self):
+        call = self.client.post(CHAT, self.value(tools=self.TOOLS)).json["choices"][0]["message"]
+        back = [*MESSAGES, {**call, "content": ""}, {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "5"}]
+        self.assertEqual(self.client.post(CHAT, self.value(messages=back, tools=self.TOOLS)).status, 200)
 
 
 class Refusals(ServeCase):

@@ -67,10 +67,18 @@ static pf_status take(pf_text_stream *stream, size_t old, bool drafted)
     return PF_OK;
 }
 
+static bool is_hidden(const pf_text_stream *stream, int32_t token)
+{
+    if (!pf_tokenizer_is_special(stream->tokenizer, token)) return false;
+    for (int32_t i = 0; i < stream->n_shown; i++)
+        if (stream->shown[i] == token) return false;
+    return true;
+}
+
 pf_status pf_text_stream_push(pf_text_stream *stream, int32_t token, bool drafted)
 {
     const size_t old = stream->bytes.n;
-    if (stream->stopped || pf_tokenizer_is_special(stream->tokenizer, token)) return PF_OK;
+    if (stream->stopped || is_hidden(stream, token)) return PF_OK;
     PF_TRY(pf_detokenizer_push(stream->detokenizer, token, &stream->bytes));
     return take(stream, old, drafted);
 }

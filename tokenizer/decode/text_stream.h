@@ -5,7 +5,8 @@
  *      bytes      The caf\xC3\xA9\n\nQ
  *                 |--- may be shown ---|---| held back: may become the stop text
  *
- * A stop text is found across tokens. The text ends before it; the tokens are kept. Special tokens have no text.
+ * A stop text is found across tokens. The text ends before it; the tokens are kept. Special tokens have no text, but for those that the
+ * caller names.
  */
 #ifndef PF_TOKENIZER_TEXT_STREAM_H
 #define PF_TOKENIZER_TEXT_STREAM_H
@@ -20,6 +21,8 @@ typedef struct {
     const pf_tokenizer *tokenizer;
     const char *const *stops; /* [n_stops] */
     int32_t n_stops;
+    const int32_t *shown; /* [n_shown] special tokens that are text; by the caller, after the begin */
+    int32_t n_shown;
     pf_detokenizer *detokenizer;
     pf_bytes bytes; /* the text so far; once stopped, the text before the stop text */
     bool *drafted;  /* [bytes.n] whether a drafted token added the byte */

@@ -9,6 +9,7 @@ typedef struct {
     pf_api_request request;
     pf_reply_head head;
     int64_t n_events;
+    pf_reply_progress progress;
 } rig;
 
 static void set_up(rig *r)
@@ -19,9 +20,10 @@ static void set_up(rig *r)
 }
 
 /* A stream of one choice with one piece, as text; freed by the caller. */
-static char *stream(const rig *r, const pf_reply_format *format, const pf_reply_choice *choice, const char *piece)
+static char *stream(rig *r, const pf_reply_format *format, pf_reply_choice *choice, const char *piece)
 {
     pf_bytes out = { 0 };
+    choice->progress = &r->progress;
     const pf_reply_piece all = { piece, strlen(piece), true };
     assert_int_equal(format->open(&r->head, choice, &out), PF_OK);
     assert_int_equal(format->delta(&r->head, choice, &all, &out), PF_OK);
@@ -64,7 +66,7 @@ static void a_chat_stream_has_role_text_reason_usage_and_end(void **state)
     rig r;
     set_up(&r);
     r.request.include_usage = true;
-    const pf_reply_choice choice = one_choice("Hi");
+    pf_reply_choice choice = one_choice("Hi");
     char *text = stream(&r, &pf_reply_chat, &choice, "Hi");
     static const char *const parts[] = {
         "data: {\"id\":\"id-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\"",
@@ -146,6 +148,76 @@ static void events_of_responses_are_numbered(void **state)
     free(text);
 }
 
+/* A text, then a call: its whole document, and its stream, which the caller frees. */
+static json_t *call_a_tool(rig *r, const pf_reply_format *format, char **events)
+{
+    static const pf_reply_part parts[] = { { .end = 2 }, { .id = "call-1", .name = "f", .arguments = "{\"x\":1}" } };
+    pf_reply_choice choice = one_choice("Hi<call>");
+    pf_bytes out = { 0 };
+    choice.parts = parts;
+    choice.n_parts = 1;
+    choice.progress = &r->progress;
+    assert_int_equal(format->open(&r->head, &choice, &out), PF_OK);
+    assert_int_equal(format->delta(&r->head, &choice, &(pf_reply_piece){ "Hi", 2, false }, &out), PF_OK);
+    choice.n_parts = 2;
+    choice.n_calls = 1;
+    assert_int_equal(format->call(&r->head, &choice, &out), PF_OK);
+    assert_int_equal(format->close(&r->head, &choice, &out), PF_OK);
+    assert_int_equal(pf_bytes_append(&out, "", 1), PF_OK);
+    *events = out.data;
+    return format->whole(&r->head, &choice, 1, &choice.usage);
+}
+
+static void assert_printed_has(const json_t *document, const char *part)
+{
+    char *text = json_dumps(document, JSON_COMPACT);
+    assert_has(text, part);
+    free(text);
+}
+
+static void calls_of_tools_have_the_form_of_each_api(void **state)
+{
+    (void)state;
+    static const struct {
+        const pf_reply_format *format;
+        const char *whole[2], *events[4];
+    } forms[] = {
+        { &pf_reply_chat,
+          { "\"content\":\"Hi\",\"refusal\":null,\"tool_calls\":[{\"id\":\"call-1\",\"type\":\"function\",\"function\":"
+            "{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]",
+            "\"finish_reason\":\"tool_calls\"" },
+          { "\"delta\":{\"content\":\"Hi\"}",
+            "\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call-1\",\"type\":\"function\",\"function\":{\"name\":"
+            "\"f\",",
+            "\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"x\\\":1}\"}}]}",
+            "\"finish_reason\":\"tool_calls\"" } },
+        { &pf_reply_message,
+          { "\"content\":[{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_use\",\"id\":\"call-1\",\"name\":\"f\","
+            "\"input\":{\"x\":1}}]",
+            "\"stop_reason\":\"tool_use\"" },
+          { "\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hi\"}",
+            "{\"index\":0,\"type\":\"content_block_stop\"}",
+            "\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"x\\\":1}\"}",
+            "\"stop_reason\":\"tool_use\"" } },
+        { &pf_reply_response,
+          { "\"type\":\"function_call\",\"status\":\"completed\",\"call_id\":\"call-1\",\"name\":\"f\",\"arguments\":"
+            "\"{",
+            "\"output\":[{\"id\":\"msg_id-1\"" },
+          { "event: response.output_text.done\n", "\"output_index\":1,\"item\":{\"id\":\"fc_id-1_1\"",
+            "event: response.function_call_arguments.done\n", "event: response.completed\n" } },
+    };
+    for (size_t i = 0; i < PF_COUNT(forms); i++) {
+        rig r;
+        char *events;
+        set_up(&r);
+        json_t *document = call_a_tool(&r, forms[i].format, &events);
+        for (size_t k = 0; k < 2; k++) assert_printed_has(document, forms[i].whole[k]);
+        for (size_t k = 0; k < 4; k++) assert_has(events, forms[i].events[k]);
+        json_decref(document);
+        free(events);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +227,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_text_are_replaced),
         cmocka_unit_test(events_of_messages_have_their_order),
         cmocka_unit_test(events_of_responses_are_numbered),
+        cmocka_unit_test(calls_of_tools_have_the_form_of_each_api),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     total->verify_ns += one->verify_ns;
     total->ahead_hits += one->ahead_hits;
     total->ahead_misses += one->ahead_misses;
+    total->draft_passes += one->draft_passes;
     for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) {
         total->reached[i] += one->reached[i];
         total->accepted_to[i] += one->accepted_to[i];

@@ -28,6 +28,9 @@ static const pf_option_choice drafter_choices[] = { { "model", PF_DRAFTER_MODEL 
 static const pf_option_choice draft_ahead_choices[] = { { "on", PF_DRAFT_AHEAD_ON },
                                                         { "off", PF_DRAFT_AHEAD_OFF },
                                                         { NULL, 0 } };
+static const pf_option_choice draft_passes_choices[] = {
+    { "auto", 0 }, { "1", 0 }, { "2", 0 }, { "k", 0 }, { NULL, 0 }
+};
 static const pf_option_choice prefix_cache_choices[] = { { "on", 0 }, { "off", 1 }, { NULL, 0 } };
 static const pf_option_choice draft_head_choices[] = { { "full", 0 }, { "screened", 0 }, { NULL, 0 } };
 static const pf_option_choice target_head_choices[] = { { "auto", 0 }, { "full", 0 }, { "bounded", 0 }, { NULL, 0 } };
@@ -193,6 +196,8 @@ static const struct pf_option_row draft_running_rows[] = {
         .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "draft-ahead", "WHEN", "with -d and --verifier: draft likely outcomes while it verifies: on, off (off)",
         KIND_CHOICE, .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
+    ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
+        .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_passes), .choices = draft_passes_choices),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -233,6 +238,8 @@ GROUP(pf_options_http, "HTTP", http_rows);
 static const struct pf_option_row worker_drafter_rows[] = {
     ROW(0, "draft-ahead", "WHEN", "draft for likely outcomes while engines verify: on, off (off)", KIND_CHOICE,
         .of = PF_OPTION_OF_MODEL, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
+    ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
+        .of = PF_OPTION_OF_MODEL, .offset = AT(draft_passes), .choices = draft_passes_choices),
     ROW(0, "drafter", "NAME", "model; ngram, suffix: lookups, for any target, without -m; cascade (model)", KIND_CHOICE,
         .offset = AT(drafter), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,

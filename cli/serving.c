@@ -52,6 +52,7 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
             serve.suffix_corpus_bytes = pf_setup_corpus_bytes(options);
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
+            serve.draft_passes = playing.draft_passes;
             status = pf_engine_serve(engine, &serve, error);
         }
     }

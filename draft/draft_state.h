@@ -22,6 +22,7 @@ typedef struct {
     pf_rules rules;
     int32_t n_room;       /* tokens of the proposal in the making, at most, as it was begun */
     int32_t n_planned;    /* likewise, as it is now */
+    int32_t n_passes;     /* that it has taken */
     pf_ahead ahead;       /* what drafting ahead found for the latest verdict, until the next proposal is begun */
     int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
     pf_proposal proposal; /* in the making */

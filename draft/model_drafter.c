@@ -15,9 +15,13 @@
 #include "draft/draft_state.h"
 #include "draft/draw_tokens.h"
 #include "draft/goodput.h"
+#include "draft/parallel.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
+
+/* Levels that a tree may have beyond a chain's best length: with more candidates a path goes farther. */
+enum { TREE_LEVELS = 2 };
 
 /* Proposals of one engine whose verdicts came in one batch. */
 typedef struct {
@@ -36,6 +40,7 @@ typedef struct {
     pf_length last_length; /* of the adaptive sequence that ended last */
     pf_length last_fixed;  /* likewise of one of fixed length, where it is drafted ahead */
     pf_goodput goodput;
+    pf_parallel parallel;
     judged_step judged;
     pf_goodput_sequence *weighed; /* [max_sequences] */
     pf_draft_state *states;       /* [max_sequences] by slot */
@@ -44,11 +49,14 @@ typedef struct {
     int32_t n_ready;
     uint64_t begun_ns; /* when the first of them began */
     uint64_t read_ns;  /* what reading took before, of adaptive ones behind their prompts */
+    pf_passes how;     /* the proposals of the step are drafted; not AUTO */
+    bool is_brief;     /* in one pass or two, the first of which reads no prompt: its time is taken */
     bool draws_whole;  /* the length of the step is chosen for all */
     bool is_timed;     /* one of them has a deadline, or its length is chosen */
     uint64_t pass_ns;  /* of a pass behind a proposal's first, smoothed over those that are timed */
     pf_span_batch batch;
-    const int32_t *drawing; /* slots of the rows being drawn from */
+    const int32_t *drawing; /* slots of the pass being drawn from, and ... */
+    int32_t *first_rows;    /* [max_sequences] ... the first row of each */
 } drafter;
 
 static drafter *drafter_of(pf_host *host)
@@ -147,6 +155,9 @@ static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict 
     const bool is_late = n_sent > 0 && pf_adaptive_is_late(s->tokens + s->n_committed, verdict);
     state->n_sent = -1;
     if (n_sent < 0 || is_late || verdict->n_accepted > n_sent) return;
+    if (d->parallel.mask >= 0)
+        pf_parallel_judge(&d->parallel, s->slot, verdict,
+                          state->adaptive.drafted_ns + pf_host_now_ns(&d->host) - state->adaptive.left_ns);
     if (j->submit != d->host.n_submits) {
         count_judged_step(d);
         *j = (judged_step){ .submit = d->host.n_submits,
@@ -239,13 +250,13 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 
 /* ---- drafting -------------------------------------------------------------------------------------------------- */
 
-/* Take the next token of a sequence from its row. Tokens drawn before a row of NaNs are proposed. */
-static void draw_token(void *user, const pf_chooser *chooser, int32_t row)
+/* Take the next token of a sequence from a row; false: it is one of NaNs. Tokens drawn before it are proposed. */
+static bool draw_token(drafter *d, const pf_chooser *chooser, pf_host_sequence *s, int32_t row)
 {
-    drafter *d = user;
-    pf_host_sequence *s = &d->host.sequences[d->drawing[row]];
     pf_draft_state *state = &d->states[s->slot];
+    const bool is_parallel = pf_parallel_drafts(&d->parallel, s->slot);
     const int32_t i = s->n_drafted;
+    pf_outcome_row candidates;
     const pf_token_draw draw = {
         .request = &state->request,
         .excluded = state->excluded,
@@ -260,14 +271,20 @@ static void draw_token(void *user, const pf_chooser *chooser, int32_t row)
         .declared = &s->declared[i],
         .ids = pf_host_ids(s, i),
         .probabilities = pf_host_probabilities(s, i),
-        .row = pf_ahead_row(&d->ahead, s->slot, i),
+        .row = !is_parallel               ? pf_ahead_row(&d->ahead, s->slot, i)
+               : state->adaptive.branches ? &candidates
+                                          : NULL,
     };
     const float *logits = pf_draw_logits(&d->drawer, chooser, row, &draw);
     if (!pf_draw_token(chooser, logits, &draw)) {
         state->n_planned = i;
-        return;
+        return false;
     }
     s->n_drafted++;
+    if (is_parallel) {
+        pf_parallel_note(&d->parallel, s, i, draw.row);
+        return true;
+    }
     if (!s->is_adaptive && draw.row)
         pf_adaptive_note(&state->adaptive.margins, i, draw.row);
     else if (s->is_adaptive &&
@@ -275,46 +292,84 @@ static void draw_token(void *user, const pf_chooser *chooser, int32_t row)
                                   s->n_drafted, state->n_planned) &&
              !d->draws_whole)
         state->n_planned = s->n_drafted;
+    return true;
 }
 
-/* A token for each row of a pass; a sequence whose pass failed is done drafting. */
+/* Nothing of the masks is left in the cache. */
+static void end_parallel_pass(drafter *d, int32_t slot, pf_status status)
+{
+    if (!pf_parallel_drafts(&d->parallel, slot)) return;
+    pf_host_sequence *s = &d->host.sequences[slot];
+    pf_draft_state *state = &d->states[slot];
+    const int32_t keep = pf_parallel_end_pass(&d->parallel, s, state->n_planned, status != PF_OK);
+    if (status != PF_OK) state->n_planned = s->n_drafted;
+    (void)!pf_sequence_cache_cut(&d->cache, slot, pf_min(keep, cached(&d->host, s)));
+}
+
+static int32_t count_rows(const drafter *d, int32_t slot)
+{
+    return pf_parallel_drafts(&d->parallel, slot) ? d->parallel.slots[slot].n_rows : 1;
+}
+
+/* The rows of one sequence, in order: the rules of a token depend on those before it. */
+static void draw_rows(void *user, const pf_chooser *chooser, int32_t i)
+{
+    drafter *d = user;
+    const int32_t slot = d->drawing[i], n = count_rows(d, slot);
+    for (int32_t row = 0; row < n; row++)
+        if (!draw_token(d, chooser, &d->host.sequences[slot], d->first_rows[i] + row)) return;
+}
+
+/* Tokens from the rows of a pass; a sequence whose pass failed is done drafting. */
 static void draw_tokens(void *user, const int32_t *slots, int32_t n, pf_status status)
 {
     drafter *d = user;
-    if (status != PF_OK) {
+    if (status != PF_OK && !pf_parallel_drafts(&d->parallel, slots[0]))
         d->states[slots[0]].n_planned = d->host.sequences[slots[0]].n_drafted;
-        return;
-    }
     d->drawing = slots;
-    pf_drawer_share(&d->drawer, n, draw_token, d);
+    for (int32_t i = 0, row = 0; i < n; row += count_rows(d, slots[i]), i++) d->first_rows[i] = row;
+    if (status == PF_OK) pf_drawer_share(&d->drawer, n, draw_rows, d);
+    for (int32_t i = 0; i < n; i++) end_parallel_pass(d, slots[i], status);
 }
 
-/* One more token for every sequence that is below its plan, in as few passes as the limits allow.
- * Returns for how many. */
+/* There is no time for another pass. */
+static void stop_drafting(drafter *d, pf_host_sequence *s)
+{
+    pf_draft_state *state = &d->states[s->slot];
+    if (pf_parallel_drafts(&d->parallel, s->slot) && d->parallel.slots[s->slot].is_second)
+        pf_parallel_skip_second(&d->parallel, s, state->n_planned);
+    state->n_planned = s->n_drafted;
+}
+
+/* One more token for every sequence that is below its plan, or all of them, in as few passes as the limits allow.
+ * Returns how many rows that took. */
 static int32_t draft_step(drafter *d)
 {
     const pf_span_pass pass = { .run = run_pass, .use = draw_tokens, .user = d };
-    int32_t n_drawn_for = 0;
+    int32_t n_rows = 0;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const int32_t slot = d->ready[i];
-        const pf_host_sequence *s = &d->host.sequences[slot];
+        pf_host_sequence *s = &d->host.sequences[slot];
         if (s->n_drafted >= d->states[slot].n_planned) continue;
         if (is_late(&d->host, s)) {
-            d->states[slot].n_planned = s->n_drafted;
+            stop_drafting(d, s);
             continue;
         }
-        n_drawn_for++;
         const int32_t held = cached(&d->host, s);
-        const pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, slot),
-                               .tokens = s->tokens + held,
-                               .n_tokens = s->n_committed + s->n_drafted - held,
-                               .n_logits = 1 };
+        pf_span span = { .sequence = pf_sequence_cache_of(&d->cache, slot),
+                         .tokens = s->tokens + held,
+                         .n_tokens = s->n_committed + s->n_drafted - held,
+                         .n_logits = 1 };
+        if (pf_parallel_drafts(&d->parallel, slot))
+            pf_parallel_plan_pass(&d->parallel, s, d->states[slot].n_planned, held, &span);
+        d->states[slot].n_passes++;
+        n_rows += span.n_tokens;
         if (pf_span_batch_add(&d->batch, &d->backend.limits, &span, slot)) continue;
         pf_span_batch_run(&d->batch, &pass);
         (void)pf_span_batch_add(&d->batch, &d->backend.limits, &span, slot);
     }
     pf_span_batch_run(&d->batch, &pass);
-    return n_drawn_for;
+    return n_rows;
 }
 
 /* The proposal is to have n tokens at most: the rest of what was drafted ahead is left out, whatever it is. */
@@ -344,30 +399,49 @@ static bool add(pf_host *host, pf_host_sequence *s)
     pf_host_begin_proposal(host, s, &state->proposal);
     state->proposal.ahead = state->ahead;
     state->n_planned = state->n_room = plan(host, s);
+    state->n_passes = 0;
     if (state->ahead == PF_AHEAD_HIT) take_branch(d, s);
     state->ahead = PF_AHEAD_NONE;
     d->ready[d->n_ready++] = s->slot;
     return true;
 }
 
+/* A row's price is what it adds to the verification; the draft's pass is over. */
+static void end_parallel(drafter *d, pf_host_sequence *s, pf_proposal *proposal)
+{
+    const pf_draft_state *state = state_of(&d->host, s);
+    const bool is_parallel = pf_parallel_drafts(&d->parallel, s->slot);
+    const pf_tree_plan tree = { .is_product = d->how == PF_PASSES_ONE,
+                                .round_ns = (double)(pf_host_now_ns(&d->host) - d->begun_ns) +
+                                            pf_goodput_step_ns(&d->goodput, d->n_ready),
+                                .row_ns = d->n_ready * pf_goodput_row_ns(&d->goodput),
+                                .most = state->n_room };
+    pf_parallel_end_proposal(&d->parallel, s, is_parallel && state->adaptive.branches ? &tree : NULL, proposal);
+}
+
 static void end_proposal(pf_host *host, pf_host_sequence *s)
 {
+    drafter *d = drafter_of(host);
     pf_draft_state *state = state_of(host, s);
     pf_proposal *proposal = &state->proposal;
     proposal->tokens = s->tokens + s->n_committed;
     proposal->n_tokens = s->n_drafted;
     proposal->declared = s->n_drafted > 0 && pf_sampling_request_declares(&state->request) ? s->declared : NULL;
-    pf_adaptive_end_proposal(&state->adaptive, s->tokens + s->n_committed, s->n_drafted, state->n_room, proposal);
+    proposal->passes = state->n_passes;
+    if (!pf_parallel_drafts(&d->parallel, s->slot))
+        pf_adaptive_end_proposal(&state->adaptive, s->tokens + s->n_committed, s->n_drafted, state->n_room, proposal);
+    if (d->parallel.mask >= 0) end_parallel(d, s, proposal);
     pf_host_propose(host, s, proposal);
     if (state->n_room == 0 && s->propose_by_ns != UINT64_MAX) {
         state->is_cold = !s->is_full && !state->is_stuck; /* what could not be read in time is read from here on */
-        drafter_of(host)->pass_ns -= drafter_of(host)->pass_ns / 8; /* a pass that took long must not end all others */
+        d->pass_ns -= d->pass_ns / 8;                     /* a pass that took long must not end all others */
     }
     state->is_stuck = false;
-    pf_ahead_begin(&drafter_of(host)->ahead, s, s->n_drafted, proposal->round + 1);
+    const int32_t n_chain = pf_parallel_drafts(&d->parallel, s->slot) ? 0 : s->n_drafted;
+    pf_ahead_begin(&d->ahead, s, n_chain, proposal->round + 1);
     state->n_sent = proposal->n_tokens;
     state->adaptive.left_ns = pf_host_now_ns(host);
-    state->adaptive.drafted_ns = state->adaptive.left_ns - drafter_of(host)->begun_ns;
+    state->adaptive.drafted_ns = state->adaptive.left_ns - d->begun_ns;
 }
 
 /* A pass of n_rows has ended, which began at before_ns where it is not a proposal's first (0). When it ended. */
@@ -414,6 +488,45 @@ static void limit_lengths(drafter *d)
     d->ahead.whole = d->draws_whole ? limit : 0;
 }
 
+/* The proposals of the step are drafted in one pass or two: how many tokens each is to have. One that was drafted ahead goes on as it was
+ * begun. */
+static void plan_parallel(drafter *d)
+{
+    count_judged_step(d);
+    int32_t n_fed = 0, most = 1;
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        const pf_host_sequence *s = &d->host.sequences[d->ready[i]];
+        n_fed += s->n_committed - cached(&d->host, s);
+        if (d->states[s->slot].n_planned > most) most = d->states[s->slot].n_planned;
+    }
+    const int32_t k = pf_passes_length(&d->parallel.records, d->how, &d->goodput, d->n_ready, n_fed, most);
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        pf_host_sequence *s = &d->host.sequences[d->ready[i]];
+        pf_draft_state *state = &d->states[s->slot];
+        if (s->n_drafted > 0) continue;
+        const int32_t unread = s->n_committed - cached(&d->host, s);
+        const int32_t rows = pf_min(d->backend.limits.max_rows - unread + 1, d->backend.limits.max_logit_rows);
+        pf_parallel_begin(&d->parallel, s->slot, d->how);
+        if (s->is_adaptive)
+            state->n_planned = pf_min(state->n_planned, k + (state->adaptive.branches ? TREE_LEVELS : 0));
+        state->n_planned = pf_min(state->n_planned, rows > 0 ? rows : 0);
+    }
+    d->is_timed = true;
+    d->is_brief = n_fed <= d->n_ready * (PF_MAX_DRAFT_TOKENS + 1);
+}
+
+static void plan_step(drafter *d)
+{
+    d->how = pf_parallel_choose(&d->parallel);
+    d->is_brief = false;
+    for (int32_t i = 0; d->parallel.mask >= 0 && i < d->n_ready; i++)
+        pf_parallel_begin(&d->parallel, d->ready[i], PF_PASSES_EACH);
+    if (d->how == PF_PASSES_EACH)
+        limit_lengths(d);
+    else
+        plan_parallel(d);
+}
+
 /* Proposals for all that are ready, drafted together. None when it is time to stop: a proposal cut
  * short by the clock would have another distribution under rejection. */
 static void run(pf_host *host)
@@ -421,7 +534,8 @@ static void run(pf_host *host)
     drafter *d = drafter_of(host);
     bool is_over = false;
     uint64_t before_ns = 0;
-    if (d->n_ready > 0) limit_lengths(d);
+    if (d->n_ready > 0) plan_step(d);
+    if (d->n_ready > 0 && d->is_brief) before_ns = pf_host_now_ns(host);
     for (int32_t n_rows; !is_over && (n_rows = draft_step(d)) > 0;) {
         is_over = pf_stop_is_due(&d->host.config.stop);
         if (d->is_timed) before_ns = time_pass(d, before_ns, n_rows);
@@ -449,6 +563,8 @@ static void lay_out(pf_host *host, pf_arena *arena)
         if (d->states) d->states[i].rules = rules;
     }
     d->ready = pf_arena_take(arena, n, sizeof *d->ready);
+    d->first_rows = pf_arena_take(arena, n, sizeof *d->first_rows);
+    pf_parallel_lay_out(&d->parallel, host->config.max_sequences, arena);
     d->weighed = pf_arena_take(arena, n, sizeof *d->weighed);
     pf_span_batch_lay_out(&d->batch, host->config.max_sequences, arena);
     pf_sequence_cache_lay_out(&d->cache, arena);
@@ -513,6 +629,9 @@ static pf_status check_config(const pf_forward_limits *limits, const pf_model_dr
     if (config->max_sequences > limits->max_sequences)
         return pf_fail(error, PF_INVALID, "the drafter's max_sequences is %d, expected 1 to %d", config->max_sequences,
                        limits->max_sequences);
+    if (config->pard && (config->pard_token < 0 || config->pard_token >= limits->n_vocab))
+        return pf_fail(error, PF_INVALID, "the drafter's pard_token is %d, expected 0 to %d", config->pard_token,
+                       limits->n_vocab - 1);
     if (limits->max_logit_rows < 1)
         return pf_fail(error, PF_INVALID, "the draft's context has no row for logits, expected at least 1");
     return PF_OK;
@@ -526,6 +645,8 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the drafter");
     d->backend = backend;
     d->seed = config->seed;
+    d->parallel.mask = config->pard ? config->pard_token : -1;
+    d->parallel.asked = config->passes;
     d->cache.config = (pf_sequence_cache_config){ .backend = backend,
                                                   .n_slots = config->max_sequences,
                                                   .forgets = config->no_prefix_cache,

@@ -26,6 +26,9 @@
  * are those of pf_host_draft_room. A full context, a full KV pool and logits without a number give an empty proposal, at once.
  * An open that is longer than the context, or has invalid parameters or ids, is refused.
  *
+ * A draft with a mask token drafts a proposal in one pass or two, or as any other (draft/parallel.h, draft/passes.h). It is drafted ahead in
+ * the last case alone.
+ *
  * A long prompt is read in chunks: proposals for other sequences are drafted between two of them, and after the caller's
  * deadline collect returns an empty answer, and the next collect continues. Closing a sequence stops its prefill.
  *
@@ -37,6 +40,7 @@
 
 #include "base/status.h"
 #include "base/stop.h"
+#include "draft/passes.h"
 #include "model/backend/sequence_cache.h"
 #include "proto/peer.h"
 
@@ -46,6 +50,9 @@ typedef struct {
     uint64_t seed;              /* a secret of a served drafter, for opens without a seed (0); 0: in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
+    bool pard;             /* the draft has a mask token, and drafts several tokens in a pass (draft/parallel.h) */
+    int32_t pard_token;    /* of pard: the mask */
+    pf_passes passes;      /* of pard: in how many passes a proposal is drafted */
     bool no_prefix_cache;  /* nothing is kept of closed sequences, nor shared between open ones */
     pf_stop stop; /* when set, drafting is abandoned and collect returns PF_CANCELLED; the drafter uses its clock */
     const pf_model_info *

@@ -447,12 +447,22 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
     PF_TRY(check_role_is_free(engine, error));
     pf_role_options options;
     PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
+    pf_passes passes;
+    PF_TRY(pf_draft_passes_parse(options.draft_passes, &passes, error));
+    const int32_t pard_token = pf_engine_config(engine)->pard_token;
+    if (pard_token < 0 && (passes == PF_PASSES_ONE || passes == PF_PASSES_TWO))
+        return pf_fail(error, PF_INVALID,
+                       "draft_passes is \"%s\", expected \"auto\" or \"k\": config.json of %s has no pard_token",
+                       options.draft_passes, engine->info.model_id);
     const pf_model_drafter_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
         .seed = served->seed,
         .simulate_token_ns = options.simulate_ns,
         .simulate_rows = options.simulate_rows,
+        .pard = pard_token >= 0,
+        .pard_token = pard_token,
+        .passes = passes,
         .no_prefix_cache = options.no_prefix_cache,
         .stop = stop_of(&options, served),
         .info = &engine->info,

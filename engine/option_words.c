@@ -41,6 +41,17 @@ static pf_status choose(const choice *choices, const char *option, const char *w
     return pf_fail(error, PF_INVALID, "%s is \"%.40s\", expected one of %s", option, word, known);
 }
 
+pf_status pf_draft_passes_parse(const char *word, pf_passes *out, pf_error *error)
+{
+    static const choice PASSES[] = {
+        { "auto", PF_PASSES_AUTO }, { "1", PF_PASSES_ONE }, { "2", PF_PASSES_TWO }, { "k", PF_PASSES_EACH }, { 0 }
+    };
+    int passes;
+    PF_TRY(choose(PASSES, "draft_passes", word, &passes, error));
+    *out = (pf_passes)passes;
+    return PF_OK;
+}
+
 pf_status pf_option_words_parse(const pf_engine_options *o, pf_option_words *out, pf_error *error)
 {
     pf_option_words words;

@@ -236,6 +236,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         if (fence == PF_FENCE_CURRENT) {
             r->result->speculation.ahead_hits += p.ahead == PF_AHEAD_HIT;
             r->result->speculation.ahead_misses += p.ahead == PF_AHEAD_MISS;
+            r->result->speculation.draft_passes += p.passes;
             r->proposal = p;
             current = &r->proposal;
         } else if (s->options.drafter->is_far) {

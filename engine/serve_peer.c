@@ -54,6 +54,7 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
     const pf_role_options playing = { .size = sizeof playing,
                                       .simulate_ns = options->simulate_ns,
                                       .simulate_rows = options->simulate_rows,
+                                      .draft_passes = options->draft_passes,
                                       .no_prefix_cache = options->no_prefix_cache,
                                       .stop = options->stop };
     if (options->role == PF_ROLE_VERIFIER) return pf_engine_make_verifier(engine, &playing, &served, out, error);

@@ -205,6 +205,10 @@ typedef struct {
                                   for the peer's life */
     bool
         no_prefix_cache; /* read every prompt, also where an open or a closed sequence has begun with the same tokens */
+
+    /* Of a drafter whose model has pard_token (PARD, arXiv:2504.18583): a proposal is drafted in "1" pass, in "2", or in "k", one a token.
+     * NULL, "auto": by what is measured. Of other models "auto" and "k" alone. */
+    const char *draft_passes;
 } pf_role_options;
 
 /* The engine's model as a verifier or as a drafter; one role for each engine. options NULL: all default. End with
@@ -287,6 +291,7 @@ typedef struct {
     pf_metrics *metrics;                /* counts what is served; borrowed; NULL: nothing is counted */
     const char *drafter; /* of PF_ROLE_DRAFTER: as in pf_drafter_options; ngram and suffix serve every vocabulary */
     uint64_t suffix_corpus_bytes; /* likewise; outputs are kept for the stream that they came from, and for no other */
+    const char *draft_passes;     /* as in pf_role_options */
 } pf_serve_options;
 
 /* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back. engine is
@@ -425,6 +430,7 @@ typedef struct {
     uint32_t rpc_us[PF_RPC_SAMPLES];          /* a ring: round trip less the peer's compute */
     int64_t n_rpc;                            /* samples ever taken */
     int64_t ahead_hits, ahead_misses;         /* of drafting ahead */
+    int64_t draft_passes;                     /* of the draft, for proposals that were sent; 0: not stated */
 } pf_speculation;
 
 typedef struct {

@@ -189,6 +189,7 @@ typedef struct {
                                     NULL: a chain */
     const pf_declared *declared; /* [n_tokens] draft distributions; NULL: tokens only, judged as one-hot */
     pf_ahead ahead;              /* what drafting ahead found */
+    int32_t passes;              /* of the draft, since the verdict; 0: not stated */
 } pf_proposal;
 
 typedef struct {

@@ -207,6 +207,7 @@ static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf
         .parents = wire->n_parents ? wire->parents : NULL,
         .declared = declared,
         .ahead = take_ahead((int32_t)wire->ahead),
+        .passes = wire->passes > 0 && wire->passes <= PF_MAX_DRAFT_TOKENS ? wire->passes : 0,
     };
     return PF_OK;
 }

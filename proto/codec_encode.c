@@ -127,6 +127,7 @@ static pf_status mirror_proposals(pf_bump *bump, const pf_batch *batch, pf_wire_
         w->n_tokens = (size_t)p->n_tokens;
         w->tokens = pf_codec_unconst(p->tokens);
         w->ahead = (Pilotfish__V1__Ahead)p->ahead;
+        w->passes = p->passes;
         if (p->parents) {
             w->n_parents = (size_t)p->n_tokens;
             w->parents = pf_codec_unconst(p->parents);

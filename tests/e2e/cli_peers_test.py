@@ -275,6 +275,29 @@ class Lossless(Case):
                 s = self.run_json("generate", *way, "-p", PROMPT, "-n", n, "--draft-len", 4)["speculation"]
                 self.assertEqual((s["ahead_hits"], s["ahead_misses"]), (0, 0))
 
+    def test_a_draft_with_a_mask_token_drafts_in_the_passes_that_are_asked_for(self):
+        n, draft = 60, self.root / "parallel"
+        shutil.copytree(self.draft, draft)
+        config = json.loads((draft / "config.json").read_text())
+        (draft / "config.json").write_text(json.dumps({**config, "pard_token": 7}))
+        plain = self.generate("-n", n)["tokens"]
+        with self.pilotfish.serve("worker", draft, self.socket("parallel"), "--draft-passes", "1") as worker:
+            here = ["-m", self.target, "-d", draft, "--draft-len", 4, "--draft-passes"]
+            for way, passes in (([*here, "1"], 1), ([*here, "2"], 2), ([*here, "k"], 4), ([*here, "auto"], None),
+                                (["-m", self.target, "--draft-worker", worker.address, "--draft-len", 4], 1),
+                                (["-m", self.target, "-d", draft, "--draft-passes", "1"], 1)):
+                with self.subTest(way=way):
+                    document = self.run_json("generate", *way, "-p", PROMPT, "-n", n)
+                    self.assertEqual(document["tokens"], plain)
+                    self.check_figures(document, n)
+                    s = document["speculation"]
+                    if passes in (1, 2):   # two where a second token is drafted: not in the last round
+                        self.assertLessEqual(s["draft_passes"], passes * s["rounds"])
+                        self.assertGreater(s["draft_passes"], passes * (s["rounds"] - 2) if s["fallback_rounds"] == 0 else 0)
+        for passes in ("1", "2"):
+            self.assert_fails("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "--draft-passes", passes,
+                              saying=["draft_passes", "pard_token"])
+
     def test_coupled_sampling_is_equal_to_plain_sampling(self):
         options, accepted = ["-n", 40, "--temperature", "0.9", "--top-p", "0.95", "--seed", "11"], 0
         plain = self.generate(*options)["tokens"]

@@ -62,9 +62,9 @@ static pf_open open_rules = {
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
-static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL, PF_AHEAD_NONE },
-                                         { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL, PF_AHEAD_NONE },
-                                         { 9, 1, 2, 12, drawn, 2, NULL, declared_all, PF_AHEAD_NONE } };
+static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL, PF_AHEAD_NONE, 0 },
+                                         { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL, PF_AHEAD_NONE, 0 },
+                                         { 9, 1, 2, 12, drawn, 2, NULL, declared_all, PF_AHEAD_NONE, 0 } };
 static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 0, 0 },
                                      { 8, 2, 5, 99, NULL, 0, 0, PF_FINISH_LENGTH, 0, 0 } };
 static pf_verdict verdicts_bounded[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 3, 0 },

@@ -180,7 +180,7 @@ static size_t encode_declared(pf_codec *codec, const int32_t *ids, int32_t n)
         tokens[i] = ids[0];
         declared[i] = (pf_declared){ ids, shares, n };
     }
-    pf_proposal proposal = { 7, 1, 1, 7, tokens, N_ROWS, NULL, declared, PF_AHEAD_NONE };
+    pf_proposal proposal = { 7, 1, 1, 7, tokens, N_ROWS, NULL, declared, PF_AHEAD_NONE, 0 };
     return encoded(codec, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 });
 }
 
@@ -560,9 +560,9 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
         opens[2].n_excluded = less ? -1 : PF_MAX_EXCLUDED + 1;
         opens[1].n_stop_tokens = less ? -1 : PF_MAX_STOP_TOKENS + 1;
         const pf_declared declared = { zeros, shares, less ? -1 : PF_MAX_DECLARED + 1 };
-        pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL,
-                                      PF_AHEAD_NONE },
-                                    { 7, 1, 1, 7, zeros, 1, NULL, &declared, PF_AHEAD_NONE } };
+        pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL, PF_AHEAD_NONE,
+                                      0 },
+                                    { 7, 1, 1, 7, zeros, 1, NULL, &declared, PF_AHEAD_NONE, 0 } };
         pf_verdict verdict = { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE, 0, 0 };
         pf_refusal refusal = { 7, 1, PF_LIMIT, text };
         const pf_batch beyond_limits[] = {

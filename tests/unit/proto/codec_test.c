@@ -53,6 +53,7 @@ static void assert_same_proposal(const pf_proposal *a, const pf_proposal *b)
     assert_int_equal(a->round, b->round);
     assert_int_equal(a->base, b->base);
     assert_int_equal(a->ahead, b->ahead);
+    assert_int_equal(a->passes, b->passes);
     assert_same_tokens(a->tokens, a->n_tokens, b->tokens, b->n_tokens);
     /* No tokens, no tree, no distributions: they cannot be told from absent ones, and need not be. */
     assert_int_equal(a->parents != NULL && a->n_tokens, b->parents != NULL && b->n_tokens);
@@ -135,7 +136,8 @@ static void fill_proposal(random_batch *r, int32_t i, uint64_t *rng)
                         .base = below(rng, 1 << 30),
                         .tokens = r->tokens,
                         .n_tokens = below(rng, MOST_DRAFT + 1),
-                        .ahead = (pf_ahead)below(rng, PF_AHEAD_MISS + 1) };
+                        .ahead = (pf_ahead)below(rng, PF_AHEAD_MISS + 1),
+                        .passes = (int32_t)below(rng, PF_MAX_DRAFT_TOKENS + 1) };
     if (below(rng, 2)) p->parents = r->parents;
     if (below(rng, 2)) return;
     p->declared = r->declared[i];
@@ -464,8 +466,16 @@ static void a_batch_at_every_limit_arrives(void **state)
     open.n_tokens = PF_MAX_PROMPT_TOKENS;
     open.stop_tokens = ids;
     open.n_stop_tokens = PF_MAX_STOP_TOKENS;
-    pf_proposal proposal = { 7,    1,        1,           INT32_MAX - PF_MAX_VERDICT_TOKENS, ids, PF_MAX_DRAFT_TOKENS,
-                             NULL, declared, PF_AHEAD_HIT };
+    pf_proposal proposal = { 7,
+                             1,
+                             1,
+                             INT32_MAX - PF_MAX_VERDICT_TOKENS,
+                             ids,
+                             PF_MAX_DRAFT_TOKENS,
+                             NULL,
+                             declared,
+                             PF_AHEAD_HIT,
+                             PF_MAX_DRAFT_TOKENS };
     pf_verdict verdict = {
         7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS, UINT32_MAX
     };

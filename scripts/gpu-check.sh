@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
-# gpu-check.sh [MODEL]: on a machine with a GPU, checks the CUDA backend against the CPU and measures it: logits, lossless texts,
+# gpu-check.sh [--dry-run] [MODEL]: on a machine with a GPU, checks the CUDA backend against the CPU and measures it: logits, lossless texts,
 # compute-sanitizer, decode of a 7B-shaped random model against the bandwidth of the GPU's memory, verification of 8 rows against
 # one, and the bundled pair with a worker on the CPU. MODEL is models/target, or a directory of a model that the backend takes.
 #
 # Prints a table, and a row for docs/data/gpu.csv with the date and the chip. Status 1 where something differs.
 #   GPU_CHECK_BUILD=DIRECTORY   a build with CUDA, else build/cuda is made
-#   GPU_CHECK_SHIM=DIRECTORY    a build with cuda_check_on_shim: its checks on the emulation, without a GPU; no time means anything
 #   GPU_CHECK_LAYERS=N          of the 7B shape (32): fewer where memory does not suffice
+#
+# --dry-run goes through every part without a GPU, in a build that has pilotfish and cuda_check_on_shim: logits and passes on the
+# emulation, texts by the CPU, a small random model, a sanitizer that looks at nothing. No time of it means anything.
 set -euo pipefail
 unset CDPATH
 cd "$(dirname "$0")/.."
+dry_run=
+if [ "${1:-}" = --dry-run ]; then
+    dry_run=yes
+    shift
+fi
 model=${1:-models/target}
 prompt="The pilot fish swims ahead of the shark, and"
 work=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-gpu.XXXXXX")
 worker=
+# shellcheck disable=SC2317 # the trap calls it
 finish() {
     [ -z "$worker" ] || kill "$worker" 2>/dev/null || true
     rm -rf "$work"
@@ -86,45 +94,47 @@ check_model() {
     same "rows of a pass of 8 and of passes of 1" "$(value same_rows)" 1
 }
 
-if [ -n "${GPU_CHECK_SHIM:-}" ]; then
-    cuda_check=$GPU_CHECK_SHIM/tests/cuda_check_on_shim
-    row "what" "emulation, $(date -I)"
-    echo "|---|---|"
-    check_model "$model" 2
-    GPU_CHECK_LAYERS=1 GPU_CHECK_HIDDEN=128 make_large "$work/large"
-    CUDA_CHECK_WITHOUT_CPU=1 check "$work/large" 1
-    same "rows of the random model" "$(value same_rows)" 1
-    exit $status
+if [ -n "$dry_run" ]; then
+    build=${GPU_CHECK_BUILD:-build/release} cuda_check=$build/tests/cuda_check_on_shim backend=cpu
+    n_passes=1 n_new=24
+    export GPU_CHECK_LAYERS=1 GPU_CHECK_HIDDEN=128
+    nvidia-smi() { echo "no GPU"; }
+    compute-sanitizer() { "${@:5}"; } # behind --tool NAME --error-exitcode 9
+    bandwidth() { echo 1000; }
+else
+    command -v nvidia-smi >/dev/null || { echo "gpu-check: nvidia-smi is not here: is there a GPU?" >&2; exit 1; }
+    build=${GPU_CHECK_BUILD:-build/cuda} backend=cuda
+    n_passes=200 n_new=128
+    if [ -z "${GPU_CHECK_BUILD:-}" ]; then
+        cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DPF_CUDA=on >"$work/log"
+        cmake --build "$build" --target pilotfish cuda_check -j >"$work/log"
+    fi
+    cuda_check=$build/tests/cuda_check
+    bandwidth() { "$pilotfish" info --json | field cuda.devices.0.bandwidth_gb_per_s; }
 fi
-
-command -v nvidia-smi >/dev/null || { echo "gpu-check: nvidia-smi is not here: is there a GPU?" >&2; exit 1; }
-build=${GPU_CHECK_BUILD:-build/cuda}
-if [ -z "${GPU_CHECK_BUILD:-}" ]; then
-    cmake -S . -B $build -DCMAKE_BUILD_TYPE=Release -DPF_CUDA=on >"$work/log"
-    cmake --build $build --target pilotfish cuda_check -j >"$work/log"
-fi
-pilotfish=$build/pilotfish cuda_check=$build/tests/cuda_check
+pilotfish=$build/pilotfish
 chip=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)
-generate() { "$pilotfish" generate -m "$model" -p "$prompt" -n 128 --ignore-eos --json "$@"; }
+generate() { "$pilotfish" generate -m "$model" -p "$prompt" -n $n_new --ignore-eos --backend $backend --json "$@"; }
 
 row "what" "$chip, driver $driver, $(date -I)"
 echo "|---|---|"
-check_model "$model" 200
+check_model "$model" $n_passes
 
 # Texts: greedy and sampled by coupled noise, with and without proposals.
 for sampling in "--temperature 0" "--temperature 0.8 --top-p 0.95 --seed 5 --method coupled"; do
     read -ra words <<<"$sampling"
-    plain=$(generate --backend cuda "${words[@]}" | field tokens)
+    plain=$(generate "${words[@]}" | field tokens)
     for length in 1 4 8 16; do
         same "text with $length proposed tokens a step, $sampling" \
-            "$plain" "$(generate --backend cuda "${words[@]}" --drafter ngram --draft-len $length | field tokens)"
+            "$plain" "$(generate "${words[@]}" --drafter ngram --draft-len $length | field tokens)"
     done
 done
 
 if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
-        if compute-sanitizer --tool $tool --error-exitcode 9 "$pilotfish" generate -m "$model" -p "$prompt" -n 8 --temperature 1 --backend cuda >"$work/log" 2>&1; then
+        if compute-sanitizer --tool $tool --error-exitcode 9 "$pilotfish" generate -m "$model" -p "$prompt" -n 8 \
+            --temperature 1 --backend $backend >"$work/log" 2>&1; then
             row "compute-sanitizer $tool" "no error"
         else
             row "compute-sanitizer $tool" ERROR
@@ -137,10 +147,10 @@ fi
 
 # A 7B-shaped random model: what a step reads over what the memory gives. The peak is clock x width x 2.
 make_large "$work/large"
-CUDA_CHECK_WITHOUT_CPU=1 check "$work/large" 100
+CUDA_CHECK_WITHOUT_CPU=1 check "$work/large" $((n_passes / 2 + 1))
 decode=$(value decode_ms) verify=$(value verify_8_ms) prefill=$(value prefill_ms)
 rate=$(calculate "$(value weight_bytes) / $decode / 1e6")
-peak=$("$pilotfish" info --json | field cuda.devices.0.bandwidth_gb_per_s 2>"$work/log" || echo 0)
+peak=$(bandwidth 2>"$work/log" || echo 0)
 row "7B shape: decode, ms a token" "$decode"
 row "7B shape: GB/s of weights" "$rate"
 row "7B shape: share of the memory's bandwidth (aim 0.8)" "$(is_true "$peak > 0" && calculate "$rate / $peak" || echo "unknown")"
@@ -153,7 +163,7 @@ same "rows of the 7B shape" "$(value same_rows)" 1
 worker=$!
 for _ in $(seq 200); do grep -qs '^ready ' "$work/ready" && break; sleep 0.05; done
 model=models/target
-plain=$(generate --backend cuda) with=$(generate --backend cuda --draft-worker "unix:$work/worker.sock" --draft-len 4)
+plain=$(generate) with=$(generate --draft-worker "unix:$work/worker.sock" --draft-len 4)
 same "bundled pair: text with the worker" "$(field tokens <<<"$plain")" "$(field tokens <<<"$with")"
 row "bundled pair: tokens/s alone, and with the worker" "$(field timing.tokens_per_s <<<"$plain"), $(field timing.tokens_per_s <<<"$with")"
 

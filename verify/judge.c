@@ -172,9 +172,7 @@ void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *
 
 pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows)
 {
-    bool any = false;
-    for (int32_t row = 0; row < n_rows; row++) any |= judge->draws[row].kind != PF_DRAW_NONE;
-    return any ? pf_forward_draw(&judge->backend, judge->draws, n_rows, judge->drawn) : PF_OK;
+    return pf_forward_draw(&judge->backend, judge->draws, n_rows, judge->drawn);
 }
 
 pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted, int32_t first_row,

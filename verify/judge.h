@@ -60,7 +60,7 @@ bool pf_judge_asks(const pf_judge *judge);
 void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted, int32_t first_row,
                   int32_t position);
 
-/* Runs the draws of rows 0 .. n_rows - 1, all of which were asked for. PF_UNAVAILABLE: the device failed. */
+/* Waits for the pass, and for the draws of rows 0 .. n_rows - 1, all of which were asked for. PF_UNAVAILABLE: the device failed. */
 PF_MUST_USE pf_status pf_judge_draw(pf_judge *judge, int32_t n_rows);
 
 /* Judges a proposal. Its logits are rows first_row .. first_row + n of the last pass: the row of the last committed token,

@@ -8,7 +8,7 @@
  *      pass        run(spans) -> logits, best, find_invalid(row), draw  rows of all spans, in their order
  *
  * A row's logits are bit-identical whatever the other rows of the pass and the chunking of the prompt. A pass is all or
- * nothing: after a failure every sequence is as before.
+ * nothing: after a failure every sequence is as before, but where a device is lost after the pass was queued.
  *
  * The struct is copied freely; what `state` points to must outlive the copies. Threads: one caller at a time. No call
  * allocates.
@@ -55,15 +55,17 @@ typedef struct {
      * tree. PF_INVALID as truncate. */
     pf_status (*keep)(void *state, int64_t sequence, int32_t length, const int32_t *rows, int32_t n_rows);
 
-    /* One pass: extend each sequence by its span's tokens and compute the logits that are asked for.
-     * PF_INVALID: a span is malformed or beyond the limits.  PF_LIMIT: the cache is full.  PF_CANCELLED: by the stop. */
+    /* One pass: extend each sequence by its span's tokens and compute the logits that are asked for. A device may still compute
+     * when the call returns: the calls that read a row or draw wait for it.
+     * PF_INVALID: a span is malformed or beyond the limits.  PF_LIMIT: the cache is full.  PF_CANCELLED: by the stop.
+     * PF_UNAVAILABLE: the device failed, in this pass or in one before; where it is lost, every later pass ends so. */
     pf_status (*run)(void *state, const pf_span *spans, int32_t n_spans);
 
     /* Row i of the last pass's logits, [n_vocab], borrowed until the next pass; the caller may overwrite it. Not where all
      * spans asked for the best token only. A device copies them here; where that fails they are NaN. */
     float *(*logits)(void *state, int32_t row);
 
-    /* The token below best_of with the largest logit, the first of equals; -1: all are NaN. */
+    /* The token below best_of with the largest logit, the first of equals; -1: all are NaN, or the device failed. */
     int32_t (*best)(const void *state, int32_t row, int32_t best_of);
 
     /* The lowest token below n whose logit in the row is NaN or plus infinity; -1: none. Where all spans asked for the best
@@ -71,7 +73,8 @@ typedef struct {
     int32_t (*find_invalid)(const void *state, int32_t row, int32_t n);
 
     /* Of rows 0 .. n - 1 of the last pass: draws [n] to out [n]. NULL: the backend has none, and the caller draws from logits. A
-     * backend that has it gives the same tokens, but for the order of sums in double. PF_UNAVAILABLE: the device failed. */
+     * backend that has it gives the same tokens, but for the order of sums in double. PF_UNAVAILABLE: the device failed, in the
+     * pass or in the draws; also where no row asks for one. */
     pf_status (*draw)(void *state, const pf_draw *draws, int32_t n, pf_drawn *out);
 
     /* Why the last pass or draw failed with PF_UNAVAILABLE: a sentence, borrowed until the next. NULL: it never does. */

@@ -120,6 +120,7 @@ static double time_pass(const pf_forward_backend *b, int32_t n, int32_t n_passes
         };
         const uint64_t start = pf_now_ns();
         demand(pf_forward_run(b, &span, 1), pf_forward_refusal(b), NULL);
+        if (pf_forward_best(b, n - 1, b->limits.n_vocab) < 0) give_up("the best token", NULL); /* waits for the pass */
         if (i >= 0) times[i] = (double)(pf_now_ns() - start) * 1e-6;
         demand(pf_forward_truncate(b, sequence, 0), "a rollback", NULL);
     }

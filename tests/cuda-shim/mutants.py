@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """mutants.py BUILD [--only TEXT]... [--csv FILE]: plants one error at a time in verify/cuda and runs the tests of the backend.
 
-BUILD is a build directory in which cuda_backend_test, cuda_draws_test and both with the race checker are built. The sources stay as they are: a
-changed copy of one file is compiled by that file's own command, and linked before the libraries. The table lists each error and
-the test that notices it; the exit status is 0 if all are noticed.
+BUILD is a build directory in which page_tables_test, cuda_backend_test, cuda_draws_test and the last two with the race checker are
+built. The sources stay as they are: a changed copy of one file is compiled by that file's own command, and linked before the
+libraries. The table lists each error and the test that notices it; the exit status is 0 if all are noticed.
 """
 import argparse
 import json
@@ -19,13 +19,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SECONDS = 300
 A, H, N, F, D = (f"verify/cuda/{stem}_kernels.cu" for stem in ("attention", "head", "norm", "activation", "draw"))
 P, B, T, C, R = (f"verify/cuda/{name}.c" for name in ("cuda_pass", "cuda_backend", "page_tables", "cuda_products", "cuda_draws"))
-# What is planted, the file, the text that goes, what comes instead.
+# What is planted, the file, the text that goes, what comes instead; and so on.
 MUTANTS = [
     ("no barrier after queries and the path are written", A, "__syncthreads(); /* queries and the path are whole */", ""),
     ("no barrier after a tile is loaded", A, "__syncthreads(); /* the tile is whole */", ""),
-    ("no barrier before a tile is replaced", A, "__syncthreads(); /* the tile may go */", ""),
+    ("no barrier before a tile is replaced", A, "__syncthreads(); /* the tile and the weights may go */", ""),
     ("no __syncwarp after the weights of a tile", A, "__syncwarp(); /* weights are whole */", ""),
-    ("no __syncwarp before the weights of the next tile", A, "__syncwarp(); /* weights may go */", ""),
     ("no barrier after the best of each warp", F, "__syncthreads(); /* values and ids are whole */", ""),
     ("no barrier before heads are rotated", H, "__syncthreads(); /* values are whole */", ""),
     ("mask: a window of one position more", A, "last - window + 1", "last - window"),
@@ -41,11 +40,16 @@ MUTANTS = [
     ("norm: epsilon outside of the root", N, "/ n + join.eps)", "/ n) + join.eps"),
     ("argmax: the highest of ties", F, "b.best < a.best", "b.best > a.best"),
     ("argmax: NaN takes part", F, "is_nan ? -1 : i,", "i,"),
-    ("copy: the rows of a pass are not sent", P, "    TRY(cudaMemcpyAsync(p->input, p->pinned_input, p->input_bytes, cudaMemcpyHostToDevice, p->stream));\n", ""),
-    ("copy: the input without its last array", P, "p->input, p->pinned_input, p->input_bytes,", "p->input, p->pinned_input, p->input_bytes - (size_t)p->n_rows * 4,"),
+    ("copy: the rows of a pass are not sent", P, "    TRY(cudaMemcpyAsync(p->input, stage->memory, n_bytes, cudaMemcpyHostToDevice, p->stream));\n", "    (void)n_bytes;\n"),
+    ("copy: the input without its last array", P, "p->input, stage->memory, n_bytes,", "p->input, stage->memory, n_bytes - (size_t)p->n_rows * 4,"),
     ("copy: the chosen tokens in the other direction", P, "cudaMemcpyDeviceToHost", "cudaMemcpyHostToDevice"),
     ("copy: changed page tables are not sent", B, "if (!pf_page_tables_take_change(b->pages, place)) continue;", "continue;"),
     ("wait: a pass is not waited for", B, "const cudaError_t waited = cudaStreamSynchronize(b->stream);", "const cudaError_t waited = b->stream ? cudaSuccess : cudaErrorUnknown;"),
+    ("overlap: both passes have one stage", B, "b->stage == &b->stages[0] ? &b->stages[1] : &b->stages[0]", "&b->stages[0]"),
+    ("overlap: a stage is written before its copies have run", B, "const cudaError_t waited = cudaEventSynchronize(stage->sent);", "const cudaError_t waited = stage->sent ? cudaSuccess : cudaErrorUnknown;"),
+    ("overlap: the event of a stage comes before its copies", P, "    TRY(cudaMemcpyAsync(p->input,", "    TRY(cudaEventRecord(stage->sent, p->stream));\n    TRY(cudaMemcpyAsync(p->input,", "    TRY(cudaEventRecord(stage->sent, p->stream)); /* the last copy of the stage */\n", ""),
+    ("overlap: the best token is read before its pass has run", B, "if (!has_results(b)) return -1;", ""),
+    ("overlap: every pass is waited for", B, "    b->is_running = true;\n", "    (void)!wait_for_device(b);\n"),
     ("rollback: a truncated sequence keeps its length", T, "    cut_pages(t, p, pages_of(length));\n    p->length = length;\n", "    cut_pages(t, p, pages_of(length));\n    p->length = length + (length % 2);\n"),
     ("fork: a shared page is written in place", T, "t->refs[row[p->n_pages - 1]] > 1;", "t->refs[row[p->n_pages - 1]] > 2;"),
     ("keep: rows are moved one slot too far", T, "length + rows[to - length];", "length + rows[to - length] - 1;"),
@@ -107,17 +111,20 @@ def run_test(program):
 
 
 def try_mutant(build, mutant):
-    what, source, old, new = mutant
+    what, source, *changes = mutant
     text = (ROOT / source).read_text()
-    if text.count(old) < 1:
-        sys.exit(f"{what}: {source} has no: {old}")
+    for old, new in zip(changes[::2], changes[1::2]):
+        if text.count(old) < 1:
+            sys.exit(f"{what}: {source} has no: {old}")
+        text = text.replace(old, new, 1)
     test = "cuda_draws" if source in (D, F, R) else "cuda_backend"
-    tests = [f"{test}_test", f"{test}_races_test"]
+    tests = ["page_tables_test"] if source == T else []
+    tests += [f"{test}_test", f"{test}_races_test"]
     for test in reversed(tests) if "barrier" in what or "__syncwarp" in what else tests:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             words, link = commands(build, test, source)
-            program = link_mutant(build, link, compile_mutant(build, words, text.replace(old, new, 1), source, folder), folder, test)
+            program = link_mutant(build, link, compile_mutant(build, words, text, source, folder), folder, test)
             noticed = run_test(program)
         if noticed:
             return test, noticed

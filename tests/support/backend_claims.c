@@ -250,6 +250,46 @@ static void a_row_of_a_tree_has_the_logits_of_its_path(const pf_forward_backend 
     for (size_t i = 0; i < PF_COUNT(lengths); i++) check_tree(b, plain, lengths[i], i % 2 == 1);
 }
 
+/* ---- passes that follow each other --------------------------------------------------------------------------------- */
+
+/* Extends a sequence and reads no row. */
+static void extend(const pf_forward_backend *b, int64_t sequence, const int32_t *tokens, int32_t n)
+{
+    const pf_span span = { .sequence = sequence, .tokens = tokens, .n_tokens = n };
+    assert_status(pf_forward_run(b, &span, 1), PF_OK);
+}
+
+/* Pieces of two sequences, forks that copy pages, a tree of which a path is kept: no row is read until the end. */
+static void passes_that_are_not_read_change_no_bit(const pf_forward_backend *b, const float *plain)
+{
+    enum { PIECE = 7, LENGTH = 4 * PIECE };
+    int32_t tokens[CLAIM_TEXT], other[CLAIM_TEXT];
+    make_text(b, 0, tokens);
+    make_text(b, 3, other);
+    float *logits = new_logits(b);
+    const int64_t sequence = acquire(b), beside = acquire(b);
+    for (int32_t at = 0; at < LENGTH; at += PIECE) {
+        int64_t fork;
+        extend(b, sequence, tokens + at, PIECE);
+        assert_status(pf_forward_fork(b, sequence, at + PIECE - 1, &fork), PF_OK);
+        extend(b, fork, other + at, PIECE - 1);
+        pf_forward_release(b, fork);
+        extend(b, beside, other + at, PIECE);
+    }
+    const tree t = make_tree(tokens + LENGTH, b->limits.n_vocab);
+    const pf_span span = { .sequence = sequence, .tokens = t.tokens, .n_tokens = TREE, .parents = t.parents };
+    assert_status(pf_forward_run(b, &span, 1), PF_OK);
+    assert_status(pf_forward_keep(b, sequence, LENGTH, t.truth, t.n_truth), PF_OK);
+    extend(b, beside, other + LENGTH, PIECE);
+    const int32_t first = LENGTH + t.n_truth;
+    feed_all(b, sequence, tokens, first, logits);
+    assert_same(b, row_of(b, logits, first), plain + (size_t)first * (size_t)b->limits.n_vocab, CLAIM_TEXT - first,
+                "behind passes that were not read");
+    pf_forward_release(b, sequence);
+    pf_forward_release(b, beside);
+    free(logits);
+}
+
 /* ---- tokens alone, and refusals ----------------------------------------------------------------------------------- */
 
 static int32_t argmax(const float *row, int32_t n)
@@ -345,6 +385,7 @@ const backend_claim backend_claims[] = {
     { "rollback", a_rollback_leaves_no_trace },
     { "forks", a_fork_goes_on_as_its_parent_would_have },
     { "trees", a_row_of_a_tree_has_the_logits_of_its_path },
+    { "passes that are not read", passes_that_are_not_read_change_no_bit },
     { "the best token", the_best_token_is_that_of_the_logits },
     { "refusals", a_refused_pass_changes_nothing },
     { "a full cache", a_full_cache_changes_nothing },

@@ -22,7 +22,8 @@ typedef struct {
     void (*check)(const pf_forward_backend *b, const float *plain);
 } backend_claim;
 
-/* The list: prompts in pieces, other sequences beside it, rollback, forks, trees, kept paths, the best token alone, refusals. */
+/* The list: prompts in pieces, other sequences beside it, rollback, forks, trees, kept paths, passes that are not read, the best
+ * token alone, refusals. */
 extern const backend_claim backend_claims[];
 extern const int32_t n_backend_claims;
 

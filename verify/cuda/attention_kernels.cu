@@ -114,7 +114,6 @@ __device__ __forceinline__ void add_tile(running<OWN> &r, float score, const flo
             for (int t = 0; t < TILE; t++) own = fmaf(weights[t], __bfloat162float(values[t * dim + d]), own);
         r.own[j] = own;
     }
-    __syncwarp(); /* weights may go */
 }
 
 template <int OWN>
@@ -155,7 +154,7 @@ attend_segment(pf_cuda_attention a, pf_cuda_cache cache, pf_cuda_rows rows)
             const float score = is_seen ? score_of(a, query, t.keys + lane * (dim + 2), dim) : -INFINITY;
             add_tile<OWN>(r, score, weights, t.values, weights + lane, dim);
         }
-        __syncthreads(); /* the tile may go */
+        __syncthreads(); /* the tile and the weights may go */
     }
     if (!has_head) return;
     float *part = a.parts + ((static_cast<size_t>(row) * cache.n_heads + head) * a.n_segments + segment) * (dim + 2);

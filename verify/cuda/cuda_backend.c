@@ -1,6 +1,9 @@
 /*
  * The forward backend: sequences are pages of the device's cache, a pass is rows in pinned memory and one launch.
  *
+ * A pass is queued and not waited for: the call that reads a result waits. The host's tables are those after the last
+ * pass that was queued; the device comes to them in the order of the stream.
+ *
  * If queuing fails, what was queued is waited for and the sequences are cut back. If waiting fails, the device is lost: no pass
  * runs from then on.
  */
@@ -26,10 +29,12 @@ struct pf_cuda_backend {
     pf_cuda_pass pass;
     pf_cuda_draws draws;
     pf_page_tables *pages;
-    int32_t *tables; /* pinned, as those of the device */
-    int32_t *moves;  /* pinned */
+    int32_t *tables; /* those of the device, once it has run all that is queued */
     void *device_moves;
+    pf_cuda_stage stages[PF_CUDA_STAGES];
+    pf_cuda_stage *stage; /* of the last pass */
     int32_t n_logit_rows; /* of the last pass */
+    bool is_running;      /* the last pass has not been waited for */
     bool has_logits;      /* they are on the host: on request */
     bool is_lost;
     pf_stop *stop;
@@ -41,21 +46,36 @@ struct pf_cuda_backend {
 static pf_status wait_for_device(pf_cuda_backend *b)
 {
     const cudaError_t waited = cudaStreamSynchronize(b->stream);
+    b->is_running = false;
+    if (waited == cudaSuccess) return PF_OK;
+    b->is_lost = true;
+    return pf_cuda_fail(&b->refusal, waited, "a pass");
+}
+
+/* The stage that the last pass did not use. Its own copies may be queued still. */
+static pf_cuda_stage *next_stage(pf_cuda_backend *b)
+{
+    return b->stage == &b->stages[0] ? &b->stages[1] : &b->stages[0];
+}
+
+static pf_status wait_for_stage(pf_cuda_backend *b, const pf_cuda_stage *stage)
+{
+    const cudaError_t waited = cudaEventSynchronize(stage->sent);
     if (waited == cudaSuccess) return PF_OK;
     b->is_lost = true;
     return pf_cuda_fail(&b->refusal, waited, "a pass");
 }
 
 /* The moves that are due. Once they are queued they must not be queued again. */
-static cudaError_t queue_moves(pf_cuda_backend *b)
+static cudaError_t queue_moves(pf_cuda_backend *b, const pf_cuda_stage *stage)
 {
     int32_t n;
     const int32_t *moves = pf_page_tables_moves(b->pages, &n);
     const pf_cuda_cache cache = pf_cuda_pass_cache(&b->pass, 0);
     if (n == 0) return cudaSuccess;
     const size_t n_bytes = (size_t)n * 2 * sizeof *moves;
-    memcpy(b->moves, moves, n_bytes);
-    cudaError_t status = cudaMemcpyAsync(b->device_moves, b->moves, n_bytes, cudaMemcpyHostToDevice, b->stream);
+    memcpy(stage->moves, moves, n_bytes);
+    cudaError_t status = cudaMemcpyAsync(b->device_moves, stage->moves, n_bytes, cudaMemcpyHostToDevice, b->stream);
     if (status == cudaSuccess)
         status = pf_cuda_launch_move(&cache, pf_cuda_pass_layer_elements(&b->pass), b->checkpoint.config.n_layers,
                                      b->device_moves, n, b->stream);
@@ -67,7 +87,9 @@ static cudaError_t queue_moves(pf_cuda_backend *b)
 static pf_status make_room(pf_cuda_backend *b)
 {
     if (pf_page_tables_has_room(b->pages)) return PF_OK;
-    const cudaError_t queued = queue_moves(b);
+    pf_cuda_stage *stage = next_stage(b);
+    PF_TRY(wait_for_stage(b, stage));
+    const cudaError_t queued = queue_moves(b, stage);
     PF_TRY(wait_for_device(b));
     return queued == cudaSuccess ? PF_OK : pf_cuda_fail(&b->refusal, queued, "the moves of the cache");
 }
@@ -165,7 +187,7 @@ static pf_status extend_all(pf_cuda_backend *b, const pf_span *spans, int32_t n)
 /* Fills the rows of a span from `first` on. Returns the tokens that its deepest row sees. */
 static int32_t fill_span(pf_cuda_backend *b, const pf_span *span, int32_t first)
 {
-    pf_cuda_input *in = &b->pass.in;
+    const pf_cuda_input *in = &b->stage->in;
     const int32_t base = length_of(b, span->sequence) - span->n_tokens, place = pf_page_tables_place(span->sequence);
     int32_t deepest = 0;
     for (int32_t i = 0; i < span->n_tokens; i++) {
@@ -188,12 +210,13 @@ static int32_t fill_span(pf_cuda_backend *b, const pf_span *span, int32_t first)
 /* The tables of the pass's sequences that have changed. */
 static cudaError_t queue_tables(pf_cuda_backend *b, const pf_span *spans, int32_t n)
 {
-    const size_t width = (size_t)b->pass.table_pages;
+    const size_t width = (size_t)b->pass.table_pages, n_bytes = width * sizeof *b->tables;
     for (int32_t i = 0; i < n; i++) {
         const int32_t place = pf_page_tables_place(spans[i].sequence);
         if (!pf_page_tables_take_change(b->pages, place)) continue;
-        const size_t at = (size_t)place * width;
-        const cudaError_t status = cudaMemcpyAsync(b->pass.page_tables + at, b->tables + at, width * sizeof *b->tables,
+        int32_t *staged = b->stage->tables + (size_t)place * width;
+        memcpy(staged, b->tables + (size_t)place * width, n_bytes);
+        const cudaError_t status = cudaMemcpyAsync(b->pass.page_tables + (size_t)place * width, staged, n_bytes,
                                                    cudaMemcpyHostToDevice, b->stream);
         if (status != cudaSuccess) return status;
     }
@@ -202,9 +225,9 @@ static cudaError_t queue_tables(pf_cuda_backend *b, const pf_span *spans, int32_
 
 static cudaError_t queue_pass(pf_cuda_backend *b, const pf_span *spans, int32_t n, int32_t n_tokens)
 {
-    cudaError_t status = queue_moves(b);
+    cudaError_t status = queue_moves(b, b->stage);
     if (status == cudaSuccess) status = queue_tables(b, spans, n);
-    return status == cudaSuccess ? pf_cuda_pass_queue(&b->pass, n_tokens, b->n_logit_rows > 0) : status;
+    return status == cudaSuccess ? pf_cuda_pass_queue(&b->pass, b->stage, n_tokens, b->n_logit_rows > 0) : status;
 }
 
 /* Every table is sent again where one may not have arrived. */
@@ -218,16 +241,9 @@ static pf_status fail_pass(pf_cuda_backend *b, const pf_span *spans, int32_t n, 
     return waited != PF_OK ? waited : pf_cuda_fail(&b->refusal, queued, "a pass");
 }
 
-static pf_status run(void *state, const pf_span *spans, int32_t n)
+/* Fills the stage with the rows of all spans. Returns the tokens that the longest of them sees. */
+static int32_t fill_stage(pf_cuda_backend *b, const pf_span *spans, int32_t n)
 {
-    pf_cuda_backend *b = state;
-    if (b->is_lost) return PF_UNAVAILABLE;
-    PF_TRY(check_spans(b, spans, n));
-    if (n == 0) return PF_OK;
-    if (b->stop && pf_stop_is_due(b->stop)) return PF_CANCELLED;
-    b->refusal = (pf_error){ 0 };
-    PF_TRY(make_room(b));
-    PF_TRY(extend_all(b, spans, n));
     int32_t n_rows = 0, n_tokens = 0;
     b->n_logit_rows = 0;
     b->has_logits = false;
@@ -236,15 +252,38 @@ static pf_status run(void *state, const pf_span *spans, int32_t n)
         if (n_seen > n_tokens) n_tokens = n_seen;
         n_rows += spans[i].n_tokens;
     }
-    b->pass.in.counts[0] = n_rows;
-    b->pass.in.counts[1] = b->n_logit_rows;
-    const cudaError_t queued = queue_pass(b, spans, n, n_tokens);
-    if (queued != cudaSuccess || wait_for_device(b) != PF_OK) return fail_pass(b, spans, n, queued);
+    b->stage->in.counts[0] = n_rows;
+    b->stage->in.counts[1] = b->n_logit_rows;
+    return n_tokens;
+}
+
+static pf_status run(void *state, const pf_span *spans, int32_t n)
+{
+    pf_cuda_backend *b = state;
+    pf_cuda_stage *stage = next_stage(b);
+    if (b->is_lost) return PF_UNAVAILABLE;
+    PF_TRY(check_spans(b, spans, n));
+    if (n == 0) return PF_OK;
+    if (b->stop && pf_stop_is_due(b->stop)) return PF_CANCELLED;
+    b->refusal = (pf_error){ 0 };
+    PF_TRY(make_room(b));
+    PF_TRY(wait_for_stage(b, stage));
+    PF_TRY(extend_all(b, spans, n));
+    b->stage = stage;
+    const cudaError_t queued = queue_pass(b, spans, n, fill_stage(b, spans, n));
+    if (queued != cudaSuccess) return fail_pass(b, spans, n, queued);
+    b->is_running = true;
     for (int32_t i = 0; i < n; i++) pf_page_tables_commit(b->pages, spans[i].sequence);
     return PF_OK;
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the results of the last pass are there. */
+static bool has_results(pf_cuda_backend *b)
+{
+    return !b->is_lost && (!b->is_running || wait_for_device(b) == PF_OK);
+}
 
 /* All rows of the pass. Where the device fails they hold no number, and no pass runs from then on. */
 static void fetch_logits(pf_cuda_backend *b)
@@ -272,36 +311,48 @@ static float *logits(void *state, int32_t row)
 static bool is_chosen(const pf_cuda_backend *b, int32_t row, int32_t n)
 {
     assert(row >= 0 && row < b->n_logit_rows);
-    return !b->has_logits && b->pass.in.best_of[row] == n;
+    return !b->has_logits && b->stage->in.best_of[row] == n;
 }
 
-static const float *row_of(const void *state, int32_t row)
+/* For operations that read a result: waiting for it and fetching it change none. */
+static pf_cuda_backend *backend_of(const void *state)
 {
-    return logits((void *)(uintptr_t)state, row); /* fetched once: no other result changes */
+    return (pf_cuda_backend *)(uintptr_t)state;
 }
 
 static int32_t best(const void *state, int32_t row, int32_t best_of)
 {
-    const pf_cuda_backend *b = state;
-    return is_chosen(b, row, best_of) ? b->pass.out[row] : b->kernels.argmax(row_of(b, row), best_of);
+    pf_cuda_backend *b = backend_of(state);
+    if (!has_results(b)) return -1;
+    return is_chosen(b, row, best_of) ? b->pass.out[row] : b->kernels.argmax(logits(b, row), best_of);
 }
 
 static int32_t find_invalid(const void *state, int32_t row, int32_t n)
 {
-    const pf_cuda_backend *b = state;
-    return is_chosen(b, row, n) ? b->pass.out[b->pass.n_rows + row] : b->kernels.find_invalid(row_of(b, row), n);
+    pf_cuda_backend *b = backend_of(state);
+    if (!has_results(b)) return 0;
+    return is_chosen(b, row, n) ? b->pass.out[b->pass.n_rows + row] : b->kernels.find_invalid(logits(b, row), n);
 }
 
+static bool asks(const pf_draw *draws, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (draws[i].kind != PF_DRAW_NONE) return true;
+    return false;
+}
+
+/* The rows of the draws are filled while the pass runs; both are waited for together. */
 static pf_status draw(void *state, const pf_draw *draws, int32_t n, pf_drawn *out)
 {
     pf_cuda_backend *b = state;
     if (b->is_lost) return PF_UNAVAILABLE;
     assert(n <= b->n_logit_rows);
     b->refusal = (pf_error){ 0 };
-    const cudaError_t queued = pf_cuda_draws_queue(&b->draws, draws, n, b->pass.logits, b->stream);
+    const bool any = asks(draws, n);
+    const cudaError_t queued = any ? pf_cuda_draws_queue(&b->draws, draws, n, b->pass.logits, b->stream) : cudaSuccess;
     PF_TRY(wait_for_device(b));
     if (queued != cudaSuccess) return pf_cuda_fail(&b->refusal, queued, "the draw of tokens");
-    pf_cuda_draws_read(&b->draws, n, out);
+    if (any) pf_cuda_draws_read(&b->draws, n, out);
     return PF_OK;
 }
 
@@ -409,17 +460,20 @@ static pf_status resolve(pf_cuda_backend *b, const char *path, pf_error *error)
 static pf_status make_pages(pf_cuda_backend *b, pf_error *error)
 {
     const pf_cuda_options *o = &b->options;
-    const size_t width = (size_t)b->pass.table_pages;
-    PF_TRY(pf_cuda_allocate_pinned((void **)&b->tables, (size_t)o->max_sequences * width * sizeof *b->tables, error));
+    const size_t n_entries = (size_t)o->max_sequences * (size_t)b->pass.table_pages;
+    b->tables = calloc(n_entries, sizeof *b->tables);
+    if (!b->tables) return pf_fail(error, PF_NOMEM, "no memory for the tables of %d pages", b->pass.n_pages);
     const pf_page_tables_config config = { .max_sequences = o->max_sequences,
                                            .max_tokens = o->max_tokens,
                                            .n_pages = b->pass.n_pages,
                                            .max_rows = o->max_rows,
                                            .tables = b->tables };
     PF_TRY(pf_page_tables_create(&config, &b->pages, error));
-    const size_t move_bytes = (size_t)pf_page_tables_capacity(b->pages) * 2 * sizeof *b->moves;
-    PF_TRY(pf_cuda_allocate_pinned((void **)&b->moves, move_bytes, error));
-    return pf_cuda_allocate(&b->device_moves, move_bytes, "the moves of the cache", error);
+    const size_t n_moves = (size_t)pf_page_tables_capacity(b->pages);
+    for (int32_t i = 0; i < PF_CUDA_STAGES; i++)
+        PF_TRY(pf_cuda_stage_create(&b->stages[i], o->max_rows, n_entries, n_moves, error));
+    b->stage = &b->stages[0];
+    return pf_cuda_allocate(&b->device_moves, n_moves * 2 * sizeof(int32_t), "the moves of the cache", error);
 }
 
 static pf_status set_up(pf_cuda_backend *b, const char *path, pf_error *error)
@@ -470,8 +524,8 @@ void pf_cuda_backend_close(pf_cuda_backend *b)
     pf_cuda_pass_destroy(&b->pass);
     pf_cuda_weights_destroy(&b->weights);
     pf_page_tables_destroy(b->pages);
-    (void)cudaFreeHost(b->tables);
-    (void)cudaFreeHost(b->moves);
+    for (int32_t i = 0; i < PF_CUDA_STAGES; i++) pf_cuda_stage_destroy(&b->stages[i]);
+    free(b->tables);
     (void)cudaFree(b->device_moves);
     if (b->stream) (void)cudaStreamDestroy(b->stream);
     pf_checkpoint_close(&b->checkpoint);

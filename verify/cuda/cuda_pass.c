@@ -11,8 +11,6 @@ _Static_assert((int)PF_CUDA_MOST_HEAD_DIM == (int)PF_CUDA_MAX_HEAD_DIM, "the pla
 _Static_assert((int)PF_CUDA_MOST_ROWS == (int)PF_CUDA_MAX_ROWS, "the limit of rows is that of the kernels");
 _Static_assert((int)PF_PAGE_TOKENS == (int)PF_CUDA_PAGE_TOKENS, "the tables and the kernels have the same pages");
 
-enum { N_INPUT_ARRAYS = 8, COUNTS = 16 };
-
 /* Return from the calling function when `call` of the runtime, or a launch, fails. */
 #define TRY(call)                             \
     do {                                      \
@@ -155,7 +153,6 @@ static cudaError_t queue_all(const pf_cuda_pass *p, int32_t n_segments, bool wit
     const pf_config *c = p->config;
     pf_cuda_join first = plain_join(p, &p->weights->layers[0].attention_norm);
     first.has_norm = c->plan.pre_norm;
-    TRY(cudaMemcpyAsync(p->input, p->pinned_input, p->input_bytes, cudaMemcpyHostToDevice, p->stream));
     TRY(pf_cuda_launch_embed(p->x, p->weights->embedding, &p->rows, p->n_rows, c->hidden_size, c->plan.embedding_scale,
                              p->stream));
     TRY(pf_cuda_launch_join(&first, &p->rows, p->n_rows, p->stream));
@@ -171,31 +168,24 @@ static int32_t size_of(const pf_cuda_pass *p, int32_t n_tokens)
     return size;
 }
 
-cudaError_t pf_cuda_pass_queue(const pf_cuda_pass *p, int32_t n_tokens, bool with_head)
+cudaError_t pf_cuda_pass_queue(const pf_cuda_pass *p, const pf_cuda_stage *stage, int32_t n_tokens, bool with_head)
 {
     const int32_t size = size_of(p, n_tokens);
     const cudaGraphExec_t graph = p->graphs[2 * size + with_head];
+    const size_t n_bytes = pf_cuda_input_bytes(p->n_rows);
+    TRY(cudaMemcpyAsync(p->input, stage->memory, n_bytes, cudaMemcpyHostToDevice, p->stream));
+    TRY(cudaEventRecord(stage->sent, p->stream)); /* the last copy of the stage */
     return graph ? cudaGraphLaunch(graph, p->stream) : queue_all(p, 1 << size, with_head);
 }
 
 /* ---- creation --------------------------------------------------------------------------------------------------- */
 
-/* The arrays of a pass behind each other: counts, then each of n_rows. */
-static void lay_out_input(void *memory, int32_t n_rows, int32_t *arrays[N_INPUT_ARRAYS])
-{
-    for (int32_t i = 0; i < N_INPUT_ARRAYS; i++) arrays[i] = (int32_t *)memory + COUNTS + i * n_rows;
-}
-
 static pf_status make_input(pf_cuda_pass *p, pf_error *error)
 {
-    int32_t *a[N_INPUT_ARRAYS];
-    p->input_bytes = (COUNTS + (size_t)N_INPUT_ARRAYS * (size_t)p->n_rows) * sizeof(int32_t);
-    PF_TRY(pf_cuda_allocate(&p->input, p->input_bytes, "the rows of a pass", error));
-    PF_TRY(pf_cuda_allocate_pinned(&p->pinned_input, p->input_bytes, error));
-    lay_out_input(p->input, p->n_rows, a);
-    p->rows = (pf_cuda_rows){ p->input, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
-    lay_out_input(p->pinned_input, p->n_rows, a);
-    p->in = (pf_cuda_input){ p->pinned_input, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
+    PF_TRY(pf_cuda_allocate(&p->input, pf_cuda_input_bytes(p->n_rows), "the rows of a pass", error));
+    const pf_cuda_input in = pf_cuda_input_in(p->input, p->n_rows);
+    p->rows = (pf_cuda_rows){ in.counts, in.tokens,  in.tables,    in.bases,  in.firsts,
+                              in.depths, in.parents, in.logit_row, in.best_of };
     return PF_OK;
 }
 
@@ -314,7 +304,6 @@ void pf_cuda_pass_destroy(pf_cuda_pass *p)
         if (p->graphs[i]) (void)cudaGraphExecDestroy(p->graphs[i]);
     for (size_t i = 0; i < sizeof on_device / sizeof *on_device; i++) (void)cudaFree(on_device[i]);
     for (int32_t i = 0; i < PF_MAX_ROPES; i++) (void)cudaFree(p->angles[i]);
-    (void)cudaFreeHost(p->pinned_input);
     (void)cudaFreeHost(p->out);
     (void)cudaFreeHost(p->out_logits);
     pf_cuda_products_destroy(p->products);

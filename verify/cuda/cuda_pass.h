@@ -1,23 +1,20 @@
 /*
- * Queues a pass: from the rows in pinned memory to logits and the best tokens, as operations of fixed shape in one stream.
+ * Queues a pass: from the rows of a stage to logits and the best tokens, as operations of fixed shape in one stream.
  *
  *      rows -> embed -> layers { norm, QKV, heads, attention, O, norm, gate and up, activation, down } -> norm, head, choose -> ids
  *
  * Shapes do not depend on the rows that a pass has, so that a CUDA graph serves: one for each number of segments of the longest
- * row, rounded up to a power of two, with and without the LM head. All are made at creation.
+ * row, rounded up to a power of two, with and without the LM head. All are made at creation. The copy of the rows stands before the
+ * graph, because its source changes (cuda_stage.h).
  */
 #ifndef PF_VERIFY_CUDA_PASS_H
 #define PF_VERIFY_CUDA_PASS_H
 
 #include "verify/cuda/cuda_products.h"
+#include "verify/cuda/cuda_stage.h"
 #include "verify/cuda/cuda_weights.h"
 
 enum { PF_CUDA_GRAPHS = 2 * 6 }; /* 1, 2, 4, ... PF_CUDA_MAX_SEGMENTS segments */
-
-/* The rows of a pass in pinned memory. Arrays are [n_rows]. */
-typedef struct {
-    int32_t *counts, *tokens, *tables, *bases, *firsts, *depths, *parents, *logit_row, *best_of;
-} pf_cuda_input;
 
 typedef struct {
     const pf_config *config;
@@ -26,7 +23,7 @@ typedef struct {
     int32_t n_rows, max_tokens, n_pages, table_pages;
 
     /* On the device. */
-    void *input;                 /* as pinned_input */
+    void *input;                 /* as pf_cuda_stage.memory */
     pf_cuda_rows rows;           /* in it */
     int32_t *page_tables;        /* [max_sequences, table_pages] */
     uint16_t *pages;             /* [n_layers, n_pages, ...] (pf_cuda_cache) */
@@ -42,10 +39,7 @@ typedef struct {
     int32_t *chosen; /* [2: best, invalid][n_rows] */
 
     /* Pinned. */
-    void *pinned_input;
-    size_t input_bytes;
-    pf_cuda_input in;  /* in it */
-    int32_t *out;      /* as chosen */
+    int32_t *out;      /* as chosen, of the last pass that had logits */
     float *out_logits; /* as logits */
 
     int32_t segment_tokens; /* set: at least so many */
@@ -58,8 +52,8 @@ typedef struct {
 PF_MUST_USE pf_status pf_cuda_pass_create(pf_cuda_pass *pass, int32_t max_sequences, bool with_graphs, pf_error *error);
 void pf_cuda_pass_destroy(pf_cuda_pass *pass);
 
-/* Queues a pass of the rows in `in`, of which the longest sees n_tokens. */
-cudaError_t pf_cuda_pass_queue(const pf_cuda_pass *pass, int32_t n_tokens, bool with_head);
+/* Queues the copy of the stage's rows, of which the longest sees n_tokens, its event, and their pass. Waits for nothing. */
+cudaError_t pf_cuda_pass_queue(const pf_cuda_pass *pass, const pf_cuda_stage *stage, int32_t n_tokens, bool with_head);
 
 /* The cache of a layer. */
 pf_cuda_cache pf_cuda_pass_cache(const pf_cuda_pass *pass, int32_t layer);

@@ -209,6 +209,54 @@ static void they_hold_for_the_cpu(void **state)
     free(plain);
 }
 
+/* ---- the host's work beside the device's --------------------------------------------------------------------------- */
+
+static pf_status draw_one(const pf_forward_backend *b, pf_draw_kind kind, pf_drawn *out)
+{
+    static const pf_sampling sampling = { .temperature = 1.0f, .seed = 3 };
+    return pf_forward_draw(b, &(pf_draw){ .kind = kind, .sampling = &sampling, .token = -1 }, 1, out);
+}
+
+/* The emulation runs what is queued when the host waits. */
+static void check_overlap(const char *directory, bool without_graphs)
+{
+    enum { N_PIECES = 6, PIECE = 8 };
+    const pf_cuda_options options = { .max_tokens = 64, .max_rows = PIECE, .without_graphs = without_graphs };
+    pf_cuda_backend *cuda = open_cuda(directory, &options);
+    const pf_forward_backend b = pf_cuda_forward_backend(cuda);
+    int32_t tokens[PIECE] = { 0 };
+    int64_t sequence;
+    pf_drawn drawn;
+    assert_status(pf_forward_acquire(&b, &sequence), PF_OK);
+    long seen[N_PIECES];
+    const long before = pf_shim_kernels();
+    for (int32_t i = 0; i < N_PIECES; i++) {
+        for (int32_t j = 0; j < PIECE; j++) tokens[j] = 3 * i + j;
+        const pf_span span = {
+            .sequence = sequence, .tokens = tokens, .n_tokens = PIECE, .n_logits = i + 1 == N_PIECES
+        };
+        assert_status(pf_forward_run(&b, &span, 1), PF_OK);
+        seen[i] = pf_shim_kernels() - before;
+    }
+    assert_int_equal(seen[1], 0); /* both are queued, and none has run */
+    const long n_kernels = seen[3];
+    assert_true(n_kernels > 0); /* the first pass, before its stage is written a second time */
+    assert_int_equal(seen[5], 3 * n_kernels);
+    assert_status(draw_one(&b, PF_DRAW_RACE, &drawn), PF_OK); /* queued behind the last pass, and waited for with it */
+    assert_true(pf_shim_kernels() - before > 6 * n_kernels);
+    pf_cuda_backend_close(cuda);
+}
+
+static void a_pass_is_prepared_while_the_device_works(void **state)
+{
+    (void)state;
+    char directory[PF_TINY_PATH];
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 4, .layers = 1, .hidden = 32, .intermediate = 32 }, directory);
+    check_overlap(directory, false);
+    check_overlap(directory, true);
+    pf_tiny_model_remove(directory);
+}
+
 /* ---- texts of a verifier ------------------------------------------------------------------------------------------- */
 
 static const int32_t PROMPTS[][N_PROMPT] = { { 1, 2, 3, 4, 5, 6, 7 }, { 100, 3, 100, 3, 100, 3, 99 } };
@@ -419,23 +467,55 @@ static void a_call_that_fails_is_told_and_leaves_sequences_as_they_were(void **s
     pf_tiny_model_remove(directory);
 }
 
+/* A fault in a pass shows where its result is read: no result, then no pass. */
 static void a_fault_of_the_device_ends_all_passes_with_a_sentence(void **state)
 {
     (void)state;
+    enum { DRAW, BEST, INVALID, LOGITS, N_WAYS };
     const pf_tiny_model model = { .seed = 4, .layers = 1 };
     char directory[PF_TINY_PATH];
     pf_tiny_model_create(&model, directory);
+    for (int32_t way = 0; way < N_WAYS; way++) {
+        pf_cuda_backend *cuda = open_cuda(directory, &(pf_cuda_options){ .max_tokens = 64, .max_rows = 12 });
+        const pf_forward_backend backend = pf_cuda_forward_backend(cuda);
+        const int32_t tokens[] = { 1, 2, 3 }, n_vocab = backend.limits.n_vocab;
+        int64_t sequence;
+        pf_drawn drawn;
+        assert_status(pf_forward_acquire(&backend, &sequence), PF_OK);
+        const pf_span span = { sequence, tokens, 3, 1, NULL, n_vocab };
+        pf_shim_fault_kernel(4);
+        assert_status(pf_forward_run(&backend, &span, 1), PF_OK);
+        if (way == DRAW) assert_status(draw_one(&backend, PF_DRAW_NONE, &drawn), PF_UNAVAILABLE);
+        if (way == BEST) assert_int_equal(pf_forward_best(&backend, 0, n_vocab), -1);
+        if (way == INVALID) assert_int_equal(pf_forward_find_invalid(&backend, 0, n_vocab), 0);
+        if (way == LOGITS) assert_true(isnan(pf_forward_logits(&backend, 0)[0]));
+        assert_non_null(strstr(pf_cuda_backend_refusal(cuda), "the CUDA device failed in a pass"));
+        assert_status(pf_forward_run(&backend, &span, 1), PF_UNAVAILABLE);
+        assert_status(draw_one(&backend, PF_DRAW_RACE, &drawn), PF_UNAVAILABLE);
+        assert_int_equal(pf_forward_best(&backend, 0, n_vocab), -1);
+        pf_cuda_backend_close(cuda);
+        pf_shim_reset();
+    }
+    pf_tiny_model_remove(directory);
+}
+
+/* The third pass waits until the first has left its stage; a fault of the first shows at a later one. */
+static void a_fault_shows_at_a_later_pass_where_nothing_is_read(void **state)
+{
+    (void)state;
+    char directory[PF_TINY_PATH];
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 4, .layers = 1 }, directory);
     pf_cuda_backend *cuda = open_cuda(directory, &(pf_cuda_options){ .max_tokens = 64, .max_rows = 12 });
     const pf_forward_backend backend = pf_cuda_forward_backend(cuda);
     const int32_t tokens[] = { 1, 2, 3 };
     int64_t sequence;
     assert_status(pf_forward_acquire(&backend, &sequence), PF_OK);
-    const pf_span span = { sequence, tokens, 3, 1, NULL, 0 };
+    const pf_span span = { .sequence = sequence, .tokens = tokens, .n_tokens = 3 };
     pf_shim_fault_kernel(4);
+    for (int32_t i = 0; i < 3; i++) assert_status(pf_forward_run(&backend, &span, 1), PF_OK);
     assert_status(pf_forward_run(&backend, &span, 1), PF_UNAVAILABLE);
     assert_non_null(strstr(pf_cuda_backend_refusal(cuda), "the CUDA device failed in a pass"));
-    assert_int_equal(pf_forward_length(&backend, sequence), 0);
-    assert_status(pf_forward_run(&backend, &span, 1), PF_UNAVAILABLE);
+    assert_int_equal(pf_forward_length(&backend, sequence), 9); /* the refused pass left it */
     pf_cuda_backend_close(cuda);
     pf_tiny_model_remove(directory);
     pf_shim_reset();
@@ -535,10 +615,12 @@ int main(int argc, char **argv)
         CLAIM(the_claims_of_a_backend_hold),
         CLAIM(they_hold_without_graphs_in_another_order_of_threads),
         CLAIM(they_hold_for_the_cpu),
+        CLAIM(a_pass_is_prepared_while_the_device_works),
         CLAIM(speculation_changes_no_token_of_greedy_and_coupled_text),
         CLAIM(text_by_rejection_is_that_of_a_judge_on_the_host),
         CLAIM(a_call_that_fails_is_told_and_leaves_sequences_as_they_were),
         CLAIM(a_fault_of_the_device_ends_all_passes_with_a_sentence),
+        CLAIM(a_fault_shows_at_a_later_pass_where_nothing_is_read),
         CLAIM(a_client_is_told_how_the_device_failed),
         CLAIM(what_is_missing_is_told_by_name),
     };

@@ -227,28 +227,69 @@ static void the_device_draws_what_the_judge_draws_from_logits(void **state)
     for (int32_t n = 0; n <= ROWS; n++) assert_true(counts[n] > 10); /* each end of a round, and refusals */
 }
 
+/* Ids of a position whose words are below 2^-16 of their range: of these the noise takes a second block. */
+typedef struct {
+    int32_t ids[2], n;
+    uint32_t words[2];
+} small_words;
+
+static small_words find_small_words(uint64_t seed, int32_t position, int32_t n_vocab)
+{
+    small_words found = { .n = 0 };
+    for (int32_t block = 0; block < n_vocab / PF_NOISE_BLOCK; block++) {
+        uint32_t words[PF_NOISE_BLOCK];
+        pf_noise_block(seed, PF_NOISE_TARGET, position, (uint32_t)block, 0, words);
+        for (int32_t i = 0; i < PF_NOISE_BLOCK; i++)
+            if (words[i] >> 16 == 0 && found.n < 2) {
+                found.ids[found.n] = block * PF_NOISE_BLOCK + i;
+                found.words[found.n++] = words[i];
+            }
+    }
+    return found;
+}
+
+/* Two candidates whose shares lie so that the refined noise chooses one, and the words alone the other. Returns the one that wins;
+ * -1: the two kinds of noise are too near each other. */
+static int32_t set_apart(bench *b, const small_words *s, uint64_t seed, int32_t position)
+{
+    double fine[2], rough[2];
+    for (int32_t i = 0; i < 2; i++) {
+        fine[i] = log(pf_noise_open_unit(s->words[i], seed, PF_NOISE_TARGET, position, s->ids[i]));
+        rough[i] = log(((double)s->words[i] + 0.5) * 0x1p-32);
+    }
+    const double by_fine = fine[0] - fine[1], by_rough = rough[0] - rough[1];
+    if (fabs(by_fine - by_rough) < 1e-5) return -1;
+    for (int32_t i = 0; i < b->n_vocab; i++) b->logits[i] = -INFINITY;
+    b->logits[s->ids[0]] = (float)(0.5 * (by_fine + by_rough));
+    b->logits[s->ids[1]] = 0.0f;
+    return s->ids[by_fine < by_rough ? 0 : 1];
+}
+
 static void noise_of_small_words_is_refined_as_on_the_cpu(void **state)
 {
     (void)state;
-    enum { V = 4096, POSITIONS = 40 }; /* 2^-16 of the words are small: more than two are in sight */
+    enum { V = 4096, WANTED = 8, MOST_POSITIONS = 1 << 16 };
     bench b;
     open_bench(&b, V);
     const pf_sampling sampling = { .temperature = 1.0f, .seed = 99 };
-    for (int32_t position = 0; position < POSITIONS; position++) {
+    int32_t n_checked = 0;
+    for (int32_t position = 0; position < MOST_POSITIONS && n_checked < WANTED; position++) {
+        const small_words s = find_small_words(sampling.seed, position, V);
+        const int32_t winner = s.n == 2 ? set_apart(&b, &s, sampling.seed, position) : -1;
+        if (winner < 0) continue;
+        static float p[V];
         pf_drawn drawn;
-        for (int32_t i = 0; i < V; i++) {
-            const double noise = pf_noise_exponential(sampling.seed, PF_NOISE_TARGET, position, i);
-            b.logits[i] = noise < 0x1p-16 ? 0.0f : -30.0f; /* such an id wins, if its noise is right */
-        }
-        send_logits(&b);
-        float p[V];
         void *scratch = malloc(pf_sampling_scratch_bytes(V));
+        send_logits(&b);
         assert_status(pf_sampling_distribution(&sampling, &b.kernels, b.logits, V, p, scratch), PF_OK);
         free(scratch);
         const pf_draw race = { .kind = PF_DRAW_RACE, .sampling = &sampling, .position = position, .token = -1 };
         assert_status(draw_on_device(&b, &race, 1, &drawn), PF_OK);
-        assert_int_equal(drawn.token, b.kernels.race(p, V, sampling.seed, PF_NOISE_TARGET, position));
+        assert_int_equal(b.kernels.race(p, V, sampling.seed, PF_NOISE_TARGET, position), winner);
+        assert_int_equal(drawn.token, winner);
+        n_checked++;
     }
+    assert_int_equal(n_checked, WANTED);
     close_bench(&b);
 }
 

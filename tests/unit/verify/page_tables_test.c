@@ -65,9 +65,11 @@ static void check(world *w, const char *what)
 static pf_status extend(world *w, model *m, int32_t n, bool undoes)
 {
     if (!pf_page_tables_has_room(w->tables)) make_moves(w);
+    const int32_t n_free = pf_page_tables_free_pages(w->tables);
     PF_TRY(pf_page_tables_extend(w->tables, m->handle, n));
     if (undoes) {
         pf_page_tables_undo(w->tables, m->handle);
+        assert_int_equal(pf_page_tables_free_pages(w->tables), n_free);
         return PF_OK;
     }
     make_moves(w);

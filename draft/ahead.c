@@ -1,12 +1,15 @@
 #include "draft/ahead.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 
 static const double SMOOTHING = 1.0 / 8.0;
-static const double OUTLIER = 4.0; /* a stall says nothing about a verification */
-enum { FREE = -1, NO_BRANCH = -1 };
+static const double OUTLIER = 4.0;             /* a stall says nothing about a verification */
+static const uint64_t AT_ONCE_NS = 200 * 1000; /* after a pass: a verdict was there before it ended */
+static const double OVERDUE = 2.0; /* mean deviations after which a verdict is no longer expected at its time */
+enum { FREE = -1, NO_BRANCH = -1, MOST_REFUSED = 8 };
 
 static pf_ahead_slot *slot_of(const pf_outcome_cache *c, int32_t slot)
 {
@@ -30,7 +33,8 @@ static pf_ahead_branch *find_free(const pf_outcome_cache *c)
 }
 
 /* Where there is no room for it, it is left out. */
-static void add_branch(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_accepted, int32_t token)
+static void add_branch(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_accepted, int32_t token,
+                       double probability)
 {
     const pf_ahead_slot *slot = slot_of(c, s->slot);
     const int32_t length = slot->base + n_accepted, room = pf_host_draft_room_at(c->host, s, length + 1);
@@ -40,6 +44,7 @@ static void add_branch(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n
     b->slot = s->slot;
     b->fork = fork;
     b->n_accepted = n_accepted;
+    b->probability = probability;
     b->n_drafted = 0;
     b->n_planned = pf_min(room, s->is_adaptive && c->whole > 0 ? c->whole : c->host->config.max_draft);
     b->is_ended = false;
@@ -55,8 +60,10 @@ bool pf_ahead_drop(pf_outcome_cache *c, int32_t slot)
         release(c, &c->branches[i]);
     }
     if (c->n_branches > 0) {
-        slot_of(c, slot)->n_chain = 0;
-        slot_of(c, slot)->taken = NO_BRANCH;
+        pf_ahead_slot *s = slot_of(c, slot);
+        s->n_chain = s->n_proposed = s->n_rounds = 0;
+        s->verdict_ns = 0;
+        s->taken = NO_BRANCH;
     }
     return any;
 }
@@ -77,9 +84,19 @@ bool pf_ahead_drop_all(pf_outcome_cache *c)
 
 /* ---- proposals and verdicts ------------------------------------------------------------------------------------ */
 
+static bool is_on(const pf_outcome_cache *c)
+{
+    return c->is_used && !c->trial.is_off;
+}
+
+bool pf_ahead_awaits(const pf_outcome_cache *c, int32_t slot)
+{
+    return c->n_branches > 0 && c->slots[slot].n_chain > 0;
+}
+
 pf_outcome_row *pf_ahead_row(pf_outcome_cache *c, int32_t slot, int32_t i)
 {
-    if (!c->is_used) return NULL;
+    if (!is_on(c)) return NULL;
     slot_of(c, slot)->n_rows = i + 1;
     return &slot_of(c, slot)->rows[i];
 }
@@ -89,18 +106,56 @@ void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_ch
     if (!c->is_used) return;
     pf_ahead_slot *slot = slot_of(c, s->slot);
     slot->base = s->n_committed;
-    slot->n_chain = slot->n_rows >= n_chain ? n_chain : 0;
+    slot->n_proposed = n_chain;
+    slot->n_chain = slot->n_rows >= n_chain && is_on(c) ? n_chain : 0;
     slot->round = round;
     slot->left_ns = pf_host_now_ns(c->host);
     slot->is_planned = slot->has_bonus_row = false;
     slot->n_bonus = slot->n_rows = 0;
 }
 
+/* A verdict that came during a pass is seen at its end. Of one that may have, what the engine says that verifying took counts, and the
+ * way of those that were seen at once. */
+static double away_ns(pf_outcome_cache *c, const pf_ahead_slot *slot)
+{
+    const uint64_t now_ns = pf_host_now_ns(c->host);
+    const double ns = (double)(now_ns - slot->left_ns), told_ns = (double)c->host->told.compute_ns;
+    if (told_ns <= 0.0 || told_ns > ns) return ns;
+    if (now_ns - c->ended_ns < AT_ONCE_NS) return told_ns + c->way_ns < ns ? told_ns + c->way_ns : ns;
+    c->way_ns += (c->way_ns > 0.0 ? SMOOTHING : 1.0) * (ns - told_ns - c->way_ns);
+    return ns;
+}
+
 static void time_verdict(pf_outcome_cache *c, const pf_ahead_slot *slot)
 {
-    const double ns = (double)(pf_host_now_ns(c->host) - slot->left_ns);
+    const double ns = away_ns(c, slot);
     const double most = c->away_ns > 0.0 ? OUTLIER * c->away_ns : ns;
-    c->away_ns += (c->away_ns > 0.0 ? SMOOTHING : 1.0) * ((ns < most ? ns : most) - c->away_ns);
+    const double difference = (ns < most ? ns : most) - c->away_ns;
+    if (c->away_ns > 0.0) c->spread_ns += SMOOTHING * (fabs(difference) - c->spread_ns);
+    c->away_ns += (c->away_ns > 0.0 ? SMOOTHING : 1.0) * difference;
+}
+
+/* What the proposal was expected to commit. */
+static double expected_tokens(const pf_outcome_cache *c, const pf_host_sequence *s)
+{
+    const double acceptance = pf_length_acceptance(&c->states[s->slot].adaptive.length);
+    double tokens = 1.0, power = 1.0;
+    for (int32_t i = 0; i < slot_of(c, s->slot)->n_proposed; i++) tokens += power *= acceptance;
+    return tokens;
+}
+
+/* A round has ended: for the trial. */
+static void try_round(pf_outcome_cache *c, const pf_host_sequence *s)
+{
+    pf_ahead_slot *slot = slot_of(c, s->slot);
+    const uint64_t now_ns = pf_host_now_ns(c->host);
+    if (slot->block != c->trial.block) slot->n_rounds = 0;
+    slot->block = c->trial.block;
+    if (slot->verdict_ns > 0 && slot->n_proposed > 0 && slot->n_rounds++ > 0)
+        pf_ahead_trial_observe(&c->trial, expected_tokens(c, s), now_ns - slot->verdict_ns,
+                               slot->n_rounds > PF_AHEAD_BLOCK);
+    slot->verdict_ns = now_ns;
+    slot->n_proposed = 0;
 }
 
 /* Learns which candidate the target chose. A verdict that accepts nothing and begins with the chain came too late. */
@@ -161,6 +216,7 @@ pf_ahead pf_ahead_follow(pf_outcome_cache *c, pf_host_sequence *s, const pf_verd
     pf_ahead_slot *slot = slot_of(c, s->slot);
     int32_t found = NO_BRANCH;
     bool any = false;
+    if (c->if_it_pays && c->is_used) try_round(c, s);
     const bool goes_on = !s->is_full && verdict->finish == PF_FINISH_NONE && verdict->next_draft != PF_NO_DRAFT;
     if (slot->n_chain > 0) {
         time_verdict(c, slot);
@@ -232,6 +288,7 @@ static void plan(pf_outcome_cache *c, const pf_host_sequence *s)
     const pf_draft_state *state = &c->states[s->slot];
     const int32_t n = slot->n_chain;
     slot->is_planned = true;
+    slot->bonus_probability = 0.0;
     if (pf_sequence_cache_length(c->cache, s->slot) != slot->base + n - 1) { /* it was evicted */
         slot->n_chain = 0;
         return;
@@ -247,10 +304,10 @@ static void plan(pf_outcome_cache *c, const pf_host_sequence *s)
     const int32_t n_chosen = choose_count(c, outcomes, n_outcomes, n + 1);
     for (int32_t i = 0; i < n_chosen; i++) {
         const pf_outcome *o = &outcomes[i];
-        if (o->n_accepted < n)
-            add_branch(c, s, o->n_accepted, slot->rows[o->n_accepted].ids[o->rank]);
-        else
-            slot->n_bonus++;
+        if (o->n_accepted < n) add_branch(c, s, o->n_accepted, slot->rows[o->n_accepted].ids[o->rank], o->probability);
+        if (o->n_accepted < n) continue;
+        slot->bonus_probability += o->probability;
+        slot->n_bonus++;
     }
 }
 
@@ -347,8 +404,37 @@ static void branch_at_ends(pf_outcome_cache *c, int32_t n)
         pf_ahead_slot *slot = slot_of(c, s->slot);
         const pf_outcome_row *row = &slot->rows[slot->n_chain];
         slot->has_bonus_row = true;
-        for (int32_t j = 0; j < slot->n_bonus && j < row->n; j++) add_branch(c, s, slot->n_chain, row->ids[j]);
+        for (int32_t j = 0; j < slot->n_bonus && j < row->n; j++)
+            add_branch(c, s, slot->n_chain, row->ids[j], slot->bonus_probability * (double)row->weights[j]);
     }
+}
+
+/* The passes after the verdict that a row saves on average. */
+static double saved_passes(const pf_outcome_cache *c, int32_t owner)
+{
+    return owner >= 0 ? c->branches[owner].probability : slot_of(c, -1 - owner)->bonus_probability;
+}
+
+/* How long the verdict on a slot's proposal would wait for a pass from now_ns on; 0 also where it is overdue, and may come at any time. */
+static double delay_ns(const pf_outcome_cache *c, const pf_ahead_slot *slot, uint64_t now_ns, double pass_ns)
+{
+    const double left_ns = (double)slot->left_ns + c->away_ns - (double)now_ns; /* until the verdict */
+    if (slot->n_chain == 0 || left_ns > pass_ns || left_ns < -OVERDUE * c->spread_ns) return 0.0;
+    return left_ns > 0.0 ? pass_ns - left_ns : pass_ns;
+}
+
+/* Whether a pass of the rows in hand [n] saves more time than verdicts would wait for it. Now and then one is run all the same: what it
+ * takes may have changed. */
+static bool pays(pf_outcome_cache *c, int32_t n)
+{
+    const double pass_ns = pf_goodput_pass_ns(c->goodput, n);
+    const uint64_t now_ns = pf_host_now_ns(c->host);
+    double saved = 0.0, delayed = 0.0;
+    if (!c->if_it_pays || c->away_ns <= 0.0) return true;
+    for (int32_t i = 0; i < n; i++) saved += saved_passes(c, c->owners[i]) * pass_ns;
+    for (int32_t i = 0; i < c->host->config.max_sequences; i++) delayed += delay_ns(c, slot_of(c, i), now_ns, pass_ns);
+    c->n_refused = saved >= delayed || c->n_refused == MOST_REFUSED ? 0 : c->n_refused + 1;
+    return c->n_refused == 0;
 }
 
 bool pf_ahead_step(pf_outcome_cache *c)
@@ -356,7 +442,7 @@ bool pf_ahead_step(pf_outcome_cache *c)
     if (c->n_branches == 0) return false;
     c->is_used = true;
     const int32_t n = gather(c);
-    if (n == 0) return false;
+    if (n == 0 || !pays(c, n)) return false;
     const uint64_t before_ns = pf_host_now_ns(c->host);
     if (pf_sequence_cache_try(c->cache, c->spans, n) != PF_OK) {
         for (int32_t i = 0; i < c->host->config.max_sequences; i++) (void)pf_ahead_drop(c, i);
@@ -364,7 +450,8 @@ bool pf_ahead_step(pf_outcome_cache *c)
     }
     pf_drawer_share(c->drawer, n, draw_row, c);
     branch_at_ends(c, n);
-    pf_goodput_observe_pass(c->goodput, n, pf_host_now_ns(c->host) - before_ns);
+    c->ended_ns = pf_host_now_ns(c->host);
+    pf_goodput_observe_pass(c->goodput, n, c->ended_ns - before_ns);
     return true;
 }
 

@@ -23,11 +23,16 @@
  * so many rows takes, all of which is measured; at most the backend's max_forks. Branches that the verdict excludes are released at
  * once, and all of them where a pass of the drafter finds the cache full.
  *
+ * When (if_it_pays): a verdict that comes during a pass waits for its end, so a pass which is expected to end after a verdict is begun
+ * only if it saves more, by the probability of its branches. And where rounds are shown to be slower with drafting ahead than without
+ * (draft/ahead_trial.h), nothing is drafted ahead.
+ *
  * Memory from an arena; nothing is allocated later. Threads: the drafter's.
  */
 #ifndef PF_DRAFT_AHEAD_H
 #define PF_DRAFT_AHEAD_H
 
+#include "draft/ahead_trial.h"
 #include "draft/draft_state.h"
 #include "draft/draw_tokens.h"
 #include "draft/goodput.h"
@@ -39,6 +44,7 @@
 typedef struct {
     int32_t slot;       /* whose; -1: it is free */
     int64_t fork;       /* of the cache; -1: the slot has adopted it */
+    double probability; /* that it is the verdict's */
     int32_t n_accepted; /* tokens of the proposal */
     int32_t n_drafted;
     int32_t n_planned;                        /* at most; fewer once the adaptive length says so */
@@ -61,7 +67,12 @@ typedef struct {
     int32_t n_bonus;                              /* branches behind the whole chain, once its row is known */
     int32_t n_rows;                               /* of the tokens of the proposal that are known */
     pf_outcome_row rows[PF_MAX_DRAFT_TOKENS + 1]; /* [n_rows], and of the bonus */
+    double bonus_probability;                     /* of these together */
     int32_t taken, n_tail;                        /* the branch of the next proposal, and its tokens; -1: none */
+    int32_t n_proposed;                           /* tokens of the proposal, drafted ahead for or not */
+    uint64_t verdict_ns;                          /* when the latest verdict came; 0: none has */
+    uint32_t block;                               /* of the trial, and its rounds in it */
+    int32_t n_rounds;
 } pf_ahead_slot;
 
 typedef struct {
@@ -77,7 +88,13 @@ typedef struct {
     int32_t n_branches;        /* 0: nothing is drafted ahead */
     pf_ahead_slot *slots;      /* [max_sequences] */
     pf_outcome_shares shares;
-    double away_ns;  /* of a proposal, until its verdict: smoothed; 0: not known */
+    bool if_it_pays; /* by the owner: false: always, whatever the time */
+    pf_ahead_trial trial;
+    double away_ns;    /* of a proposal, until its verdict: smoothed; 0: not known */
+    double spread_ns;  /* by which it differs */
+    double way_ns;     /* of that what verifying did not take */
+    uint64_t ended_ns; /* the latest pass */
+    int32_t n_refused; /* passes, one after the other, that were not to pay */
     int32_t whole;   /* by the owner: the length of proposals of a batch, which is chosen for all; 0: token by token */
     bool is_used;    /* pf_ahead_step has been called */
     pf_span *spans;  /* [n_branches + max_sequences] of a pass */
@@ -89,6 +106,9 @@ void pf_ahead_lay_out(pf_outcome_cache *cache, pf_arena *arena);
 
 /* Where the row of the i-th token of a proposal in the making goes; NULL: it is not wanted. */
 pf_outcome_row *pf_ahead_row(pf_outcome_cache *cache, int32_t slot, int32_t i);
+
+/* Whether the proposal of a slot is known and waits for its verdict. */
+bool pf_ahead_awaits(const pf_outcome_cache *cache, int32_t slot);
 
 /* A proposal has been made, whose chain of n_chain tokens stands behind the committed ones of `s`; the next one is of `round`. */
 void pf_ahead_begin(pf_outcome_cache *cache, const pf_host_sequence *s, int32_t n_chain, uint64_t round);
@@ -104,7 +124,7 @@ bool pf_ahead_fill(pf_outcome_cache *cache, pf_host_sequence *s);
 bool pf_ahead_drop(pf_outcome_cache *cache, int32_t slot);
 bool pf_ahead_drop_all(pf_outcome_cache *cache);
 
-/* One pass over all branches; false: there is nothing to draft. */
+/* One pass over all branches; false: there is nothing to draft, or it does not pay now. */
 bool pf_ahead_step(pf_outcome_cache *cache);
 
 #endif

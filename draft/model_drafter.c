@@ -174,7 +174,7 @@ static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     drafter *d = drafter_of(host);
     pf_draft_state *state = state_of(host, s);
     note_judged(d, s, verdict);
-    if (s->is_adaptive || d->ahead.is_used)
+    if (s->is_adaptive || pf_ahead_awaits(&d->ahead, s->slot))
         pf_adaptive_judge(&state->adaptive, s->tokens + s->n_committed, verdict, pf_host_now_ns(host));
     state->is_cold = false;
     state->ahead = pf_ahead_follow(&d->ahead, s, verdict);
@@ -647,6 +647,7 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     d->seed = config->seed;
     d->parallel.mask = config->pard ? config->pard_token : -1;
     d->parallel.asked = config->passes;
+    d->ahead.if_it_pays = config->ahead_if_it_pays;
     d->cache.config = (pf_sequence_cache_config){ .backend = backend,
                                                   .n_slots = config->max_sequences,
                                                   .forgets = config->no_prefix_cache,

@@ -54,6 +54,9 @@ typedef struct {
     int32_t pard_token;    /* of pard: the mask */
     pf_passes passes;      /* of pard: in how many passes a proposal is drafted */
     bool no_prefix_cache;  /* nothing is kept of closed sequences, nor shared between open ones */
+    bool
+        ahead_if_it_pays; /* of drafting ahead (pf_peer_work_ahead): passes by the time of the verdict, and none where rounds are not
+                              faster by it (draft/ahead.h); else whenever it is asked for. False gives the same passes each time */
     pf_stop stop; /* when set, drafting is abandoned and collect returns PF_CANCELLED; the drafter uses its clock */
     const pf_model_info *
         info; /* what pf_peer_info answers, copied; ids from its vocab_size on are never proposed. NULL: zero, all ids */

@@ -464,6 +464,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .pard_token = pard_token,
         .passes = passes,
         .no_prefix_cache = options.no_prefix_cache,
+        .ahead_if_it_pays = true,
         .stop = stop_of(&options, served),
         .info = &engine->info,
     };

@@ -39,11 +39,12 @@ static void wait_for_work(pf_server *server, uint64_t last_work_ns)
     pf_poller_wait(&server->poller, last_work_ns + PF_RPC_SPIN_NS, UINT64_MAX);
 }
 
-/* Handles what has arrived while the peer worked ahead, and does not wait. */
-static void look_for_work(pf_server *server)
+/* Handles what has arrived while the peer worked ahead, and does not wait. When it did. */
+static uint64_t look_for_work(pf_server *server)
 {
     const uint64_t now_ns = pf_now_ns();
     pf_poller_wait(&server->poller, now_ns, now_ns);
+    return now_ns;
 }
 
 static int32_t open_sequences(const pf_server *server)
@@ -107,7 +108,7 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
         if (pf_server_compute(server, error))
             worked_ns = pf_now_ns();
         else if (pf_server_work_ahead(server))
-            look_for_work(server);
+            worked_ns = look_for_work(server);
         else
             wait_for_work(server, worked_ns);
     }

@@ -422,6 +422,72 @@ static void an_adaptive_proposal_is_the_drafts_own_text(void **state)
     close_bench(&b);
 }
 
+/* By a clock of its own: a pass takes 1 ms, and the verdict comes after AWAY_MS. */
+static void a_pass_that_a_verdict_would_wait_for_is_not_begun(void **state)
+{
+    (void)state;
+    enum { MS = 1000 * 1000, ROUNDS = 6 };      /* fewer than the first block of a trial */
+    static const int32_t away_ms[] = { 2, 50 }; /* two passes end before the verdict; all do */
+    for (size_t i = 0; i < PF_COUNT(away_ms); i++) {
+        uint64_t clock_ns = 1;
+        bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_forks = N_FORKS },
+                             (pf_model_drafter_config){ .max_sequences = 1,
+                                                        .max_draft = 8,
+                                                        .ahead_if_it_pays = true,
+                                                        .simulate_token_ns = MS,
+                                                        .stop.clock_ns = &clock_ns });
+        (void)work_ahead(&b, 1);
+        target t = { pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ 0 }), 3 };
+        int32_t text[MAX_TOKENS + K + 2], n_text = N_PROMPT + 1;
+        memcpy(text, PROMPT, sizeof PROMPT);
+        text[N_PROMPT] = 77;
+        const pf_proposal *p = begin_drafting(&b, open_of(PF_METHOD_GREEDY), 77);
+        for (int32_t round = 0; round < ROUNDS; round++) {
+            const uint64_t due_ns = clock_ns + (uint64_t)away_ms[i] * MS;
+            const int32_t n_passes = work_ahead(&b, MANY);
+            if (round > 1) assert_in_range(n_passes, i == 0 ? 1 : K + 1, i == 0 ? 3 : K + 1);
+            if (clock_ns < due_ns) clock_ns = due_ns;
+            pf_verdict verdict = decide(&t, p, text, &n_text);
+            p = ask_proposal(
+                &b,
+                (pf_batch){ .verdicts = &verdict, .n_verdicts = 1, .timing.compute_ns = (uint64_t)away_ms[i] * MS });
+        }
+        pf_tiny_side_close(&t.side);
+        close_bench(&b);
+    }
+}
+
+/* Rounds take longer by it, as on cores that the target needs. */
+static void nothing_is_drafted_ahead_where_rounds_are_slower_by_it(void **state)
+{
+    (void)state;
+    enum { MS = 1000 * 1000, ROUNDS = 60 };
+    uint64_t clock_ns = 1;
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 1, .max_forks = N_FORKS },
+                   (pf_model_drafter_config){
+                       .max_sequences = 1, .max_draft = 8, .ahead_if_it_pays = true, .stop.clock_ns = &clock_ns });
+    (void)work_ahead(&b, 1);
+    target t = { pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ 0 }), 3 };
+    int32_t text[MAX_TOKENS], n_text = N_PROMPT + 1, n_with = 0;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_open open = open_of(PF_METHOD_GREEDY);
+    open.max_draft = 1;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    for (int32_t round = 0; round < ROUNDS; round++) {
+        const bool has_worked = work_ahead(&b, MANY) > 0;
+        n_with += has_worked;
+        clock_ns += (has_worked ? UINT64_C(30) : UINT64_C(20)) * MS;
+        pf_verdict verdict = decide(&t, p, text, &n_text);
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    assert_in_range(n_with, 6, 30);
+    assert_int_equal(work_ahead(&b, MANY), 0);
+    pf_tiny_side_close(&t.side);
+    close_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +501,8 @@ int main(void)
         cmocka_unit_test(a_round_with_drafting_ahead_allocates_nothing),
         cmocka_unit_test(a_hit_is_drawn_from_what_it_declares),
         cmocka_unit_test(an_adaptive_proposal_is_the_drafts_own_text),
+        cmocka_unit_test(a_pass_that_a_verdict_would_wait_for_is_not_begun),
+        cmocka_unit_test(nothing_is_drafted_ahead_where_rounds_are_slower_by_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,7 @@ static void add_json(grid *g, const pf_forecast_point *p, const pf_forecast *for
     json_object_set_new(object, "plain_tokens_per_s", pf_json_number(forecast->plain_tokens_per_s));
     json_object_set_new(object, "speculative_tokens_per_s", pf_json_number(forecast->tokens_per_s));
     json_object_set_new(object, "speedup", pf_json_number(forecast->speedup));
+    json_object_set_new(object, "speedup_ahead", pf_json_number(forecast->speedup_ahead));
     json_object_set_new(object, "bound", pf_json_number(forecast->bound));
     json_object_set_new(object, "ahead_bound", pf_json_number(forecast->ahead_bound));
     json_object_set_new(object, "best_draft_len", json_integer(forecast->best_len));
@@ -42,13 +43,15 @@ static void print(const grid *g, const pf_forecast_point *p, const pf_forecast *
     char length[16] = "auto";
     if (p->draft_len != PF_DRAFT_LEN_AUTO) snprintf(length, sizeof length, "%d", p->draft_len);
     if (json_array_size(g->points) == 1)
-        pf_out_print(g->out, "%8s %9s %9s %6s %6s %6s  %9s %9s  %8s %6s %6s  %s\n", "draft ms", "verify ms", "trip us",
-                     "accept", "batch", "length", "plain/s", "spec/s", "speed-up", "bound", "ahead", "best length");
-    pf_out_print(g->out, "%8.3g %9.3g %9.4g %6.3g %6d %6s  %9s %9s  %8s %6s %6s  %d\n", (double)p->draft_ns * 1e-6,
+        pf_out_print(g->out, "%8s %9s %9s %6s %6s %6s  %9s %9s  %8s %6s  %8s %6s  %s\n", "draft ms", "verify ms",
+                     "trip us", "accept", "batch", "length", "plain/s", "spec/s", "speed-up", "bound", "ahead", "bound",
+                     "best length");
+    pf_out_print(g->out, "%8.3g %9.3g %9.4g %6.3g %6d %6s  %9s %9s  %8s %6s  %8s %6s  %d\n", (double)p->draft_ns * 1e-6,
                  (double)p->verify_ns * 1e-6, (double)p->round_trip_ns * 1e-3, p->acceptance, p->batch, length,
                  pf_figure_rate(forecast->plain_tokens_per_s).text, pf_figure_rate(forecast->tokens_per_s).text,
                  pf_figure_fixed(forecast->speedup, 2).text, pf_figure_fixed(forecast->bound, 2).text,
-                 pf_figure_fixed(forecast->ahead_bound, 2).text, forecast->best_len);
+                 pf_figure_fixed(forecast->speedup_ahead, 2).text, pf_figure_fixed(forecast->ahead_bound, 2).text,
+                 forecast->best_len);
     pf_out_flush(g->out);
 }
 

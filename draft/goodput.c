@@ -24,7 +24,7 @@ static double value_at(const pf_goodput_line *l, double x)
 static void measure(pf_goodput_line *l, double x, double y)
 {
     const double most = OUTLIER * value_at(l, x);
-    if (l->n > 2.0 && y > most) y = most;
+    if (l->n > 2.0 && most > 0.0 && y > most) y = most;
     if (l->n == 0.0 || x < l->least_x) l->least_x = x;
     l->n = DECAY * l->n + 1.0;
     l->x = DECAY * l->x + x;

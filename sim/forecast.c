@@ -61,15 +61,20 @@ pf_status pf_forecast_run(const pf_forecast_point *point, pf_forecast *out, pf_e
                              .draft_ns = point->draft_ns,
                              .verify_ns = point->verify_ns,
                              .acceptance = point->acceptance,
+                             .second = 0.5,
                              .draft_len = point->draft_len,
                              .method = PF_METHOD_GREEDY,
                              .to_worker.least_ns = point->round_trip_ns / 2,
                              .gather_ns = 1000 * 1000 * 1000 };
     PF_TRY(rate_of(&scenario, &forecast.tokens_per_s, &forecast.speculation, error));
+    double ahead_per_s = 0.0;
     pf_speculation none;
+    scenario.drafts_ahead = true;
+    PF_TRY(rate_of(&scenario, &ahead_per_s, &forecast.ahead, error));
     scenario.is_plain = true;
     PF_TRY(rate_of(&scenario, &forecast.plain_tokens_per_s, &none, error));
     forecast.speedup = forecast.tokens_per_s / forecast.plain_tokens_per_s;
+    forecast.speedup_ahead = ahead_per_s / forecast.plain_tokens_per_s;
     bound(point, &forecast);
     *out = forecast;
     return PF_OK;

@@ -7,7 +7,8 @@
  *      ahead     L * v / max(v + r, (k+1) d + r)   every proposal is there when the verdict comes
  *
  * a: acceptance of a draft token; k: draft tokens a round; v, d: a pass of the target, of the draft; r: a round trip between the
- * engine, which has the target, and its draft worker. A batch of n sequences shares passes on both sides.
+ * engine, which has the target, and its draft worker. A batch of n sequences shares passes on both sides. The simulation has a draft
+ * whose second choice is the target's token after half of the rejections.
  */
 #ifndef PF_SIM_FORECAST_H
 #define PF_SIM_FORECAST_H
@@ -25,9 +26,10 @@ typedef struct {
 typedef struct {
     double plain_tokens_per_s, tokens_per_s; /* of all sequences, of virtual time */
     double speedup;
-    double bound, ahead_bound; /* by the formulas; with draft_len 0 at the best length */
-    int32_t best_len;          /* with which the formula in turns is largest, 0 included */
-    pf_speculation speculation;
+    double speedup_ahead;              /* where the worker drafts ahead */
+    double bound, ahead_bound;         /* by the formulas; with draft_len 0 at the best length */
+    int32_t best_len;                  /* with which the formula in turns is largest, 0 included */
+    pf_speculation speculation, ahead; /* without and with */
 } pf_forecast;
 
 /* PF_INVALID, PF_NOMEM: as pf_scenario_run. */

@@ -21,6 +21,7 @@ enum {
     SPARE_SEQUENCES = 4,
     PREFILL_ROWS = 64,
     SHARED_PROMPTS = 3,
+    FORKS = 64, /* of a drafter that drafts ahead */
 };
 static const uint64_t MS = 1000 * 1000, DRAIN_NS = UINT64_C(10) * 1000 * 1000 * 1000;
 
@@ -61,14 +62,17 @@ struct scenario_run {
 
 static pf_synthetic_config synthetic_config(const scenario_run *r, bool drafts, int32_t n_sequences)
 {
-    const int32_t n_rows = n_sequences * (MAX_DRAFT + 1);
+    const int32_t n_forks = drafts && r->scenario->drafts_ahead ? FORKS : 0;
+    const int32_t n_rows = n_sequences * (MAX_DRAFT + 1) + n_forks;
     return (pf_synthetic_config){ .seed = r->scenario->seed ^ 0x5EED,
                                   .is_draft = drafts,
                                   .acceptance = r->scenario->acceptance,
+                                  .second = r->scenario->second,
                                   .max_tokens = r->context,
                                   .max_sequences = n_sequences,
                                   .max_rows = n_rows > PREFILL_ROWS ? n_rows : PREFILL_ROWS,
                                   .max_logit_rows = n_rows,
+                                  .max_forks = n_forks,
                                   .max_held = r->scenario->max_held };
 }
 
@@ -98,6 +102,7 @@ static pf_status make_drafter(const scenario_run *r, pf_synthetic *synthetic, ui
                                              .seed = 1 + r->scenario->seed,
                                              .simulate_token_ns = r->scenario->draft_ns,
                                              .no_prefix_cache = true,
+                                             .ahead_if_it_pays = true,
                                              .stop.clock_ns = clock_ns,
                                              .info = &info };
     return pf_model_drafter_create(pf_synthetic_backend(synthetic), &config, out, error);
@@ -406,6 +411,8 @@ pf_scenario pf_scenario_of_seed(uint64_t seed)
                       .acceptance = (double)draw(seed, 8, 11) / 10.0,
                       .draft_len = (int32_t)draw(seed, 9, 9),
                       .method = methods[draw(seed, 10, 4)],
+                      .second = (double)draw(seed, 23, 3) / 2.0,
+                      .drafts_ahead = draw(seed, 24, 3) > 0,
                       .to_worker = { .least_ns = 20000 + draw(seed, 11, 3) * MS, .spread_ns = draw(seed, 12, 4) * MS },
                       .to_verifier = { .least_ns = 20000 + draw(seed, 13, 2) * MS,
                                        .spread_ns = draw(seed, 14, 3) * MS } };

@@ -24,8 +24,10 @@ typedef struct {
     bool is_plain;                /* no drafter */
     uint64_t draft_ns, verify_ns; /* of a pass */
     double acceptance;            /* of a draft token, greedy */
-    int32_t draft_len;            /* 0: the drafter chooses */
-    pf_method method;             /* greedy, rejection, coupled */
+    double second;                /* where it is rejected, how often the target's is the draft's second choice */
+    bool drafts_ahead;
+    int32_t draft_len; /* 0: the drafter chooses */
+    pf_method method;  /* greedy, rejection, coupled */
     pf_wire_line to_worker, to_verifier;
     uint64_t worker_restart_ns, verifier_restart_ns; /* as in pf_wire_server_config; 0: never */
     uint64_t down_ns;

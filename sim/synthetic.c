@@ -8,6 +8,7 @@
 
 enum { N_VOCAB = PF_SYNTHETIC_VOCAB };
 static const float STANDS_OUT = 6.0f; /* nats above the largest noise: of temperature 1 most of the mass */
+static const float SECOND = 3.0f;     /* likewise of a second choice */
 
 typedef struct {
     bool is_used;
@@ -18,17 +19,22 @@ typedef struct {
 struct pf_synthetic {
     pf_synthetic_config config;
     pf_kernels kernels;
-    sequence *sequences; /* [max_sequences] */
-    uint64_t *hashes;    /* [max_sequences, max_tokens] */
+    sequence *sequences; /* [max_sequences + max_forks] */
+    uint64_t *hashes;    /* [max_sequences + max_forks, max_tokens] */
     uint64_t *rows;      /* [max_rows] hashes of the span in hand */
     float *logits;       /* [max_logit_rows, N_VOCAB] */
     pf_stop *stop;
     pf_synthetic_counts counts;
 };
 
+static int32_t n_places(const pf_synthetic *s)
+{
+    return s->config.max_sequences + s->config.max_forks;
+}
+
 static bool is_sequence(const pf_synthetic *s, int64_t id)
 {
-    return id >= 0 && id < s->config.max_sequences && s->sequences[id].is_used;
+    return id >= 0 && id < n_places(s) && s->sequences[id].is_used;
 }
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
@@ -36,7 +42,7 @@ static bool is_sequence(const pf_synthetic *s, int64_t id)
 static pf_status acquire(void *state, int64_t *out)
 {
     pf_synthetic *s = state;
-    for (int32_t i = 0; i < s->config.max_sequences; i++)
+    for (int32_t i = 0; i < n_places(s); i++)
         if (!s->sequences[i].is_used) {
             s->sequences[i].is_used = true;
             s->sequences[i].length = 0;
@@ -106,21 +112,30 @@ static pf_status keep(void *state, int64_t id, int32_t length, const int32_t *ro
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* The token that stands out behind these tokens. */
-static int32_t choose(const pf_synthetic *s, uint64_t hash)
+/* The what-th uniform number behind these tokens. */
+static double uniform(const pf_synthetic *s, uint64_t hash, uint64_t what)
+{
+    return (double)(pf_hash_pair(s->config.seed, hash, what) >> 11) * 0x1p-53;
+}
+
+/* Makes tokens stand out behind these tokens. */
+static void raise_choices(const pf_synthetic *s, uint64_t hash, float *logits)
 {
     const int32_t target = (int32_t)(pf_hash_pair(s->config.seed, hash, 1) % N_VOCAB);
-    if (!s->config.is_draft) return target;
-    const double u = (double)(pf_hash_pair(s->config.seed, hash, 2) >> 11) * 0x1p-53;
-    if (u < s->config.acceptance) return target;
-    return (target + 1 + (int32_t)(pf_hash_pair(s->config.seed, hash, 3) % (N_VOCAB - 1))) % N_VOCAB;
+    if (!s->config.is_draft || uniform(s, hash, 2) < s->config.acceptance) {
+        logits[target] += STANDS_OUT;
+        return;
+    }
+    const int32_t other = 1 + (int32_t)(pf_hash_pair(s->config.seed, hash, 3) % (N_VOCAB - 1));
+    logits[(target + other) % N_VOCAB] += STANDS_OUT;
+    if (uniform(s, hash, 4) < s->config.second) logits[target] += SECOND;
 }
 
 static void compute_row(const pf_synthetic *s, uint64_t hash, float *logits)
 {
     for (int32_t v = 0; v < N_VOCAB; v++)
         logits[v] = (float)(pf_hash_pair(s->config.seed, hash, 16 + (uint64_t)v) >> 40) * 0x1p-24f;
-    logits[choose(s, hash)] += STANDS_OUT;
+    raise_choices(s, hash, logits);
 }
 
 static pf_status check_spans(const pf_synthetic *s, const pf_span *spans, int32_t n)
@@ -216,7 +231,7 @@ static const pf_forward_ops ops = {
 
 static pf_status make_memory(pf_synthetic *s)
 {
-    const size_t n_sequences = (size_t)s->config.max_sequences, n_tokens = (size_t)s->config.max_tokens;
+    const size_t n_sequences = (size_t)n_places(s), n_tokens = (size_t)s->config.max_tokens;
     s->sequences = calloc(n_sequences, sizeof *s->sequences);
     s->hashes = calloc(n_sequences, n_tokens * sizeof *s->hashes);
     s->rows = calloc((size_t)s->config.max_rows, sizeof *s->rows);
@@ -229,12 +244,14 @@ static pf_status make_memory(pf_synthetic *s)
 pf_status pf_synthetic_create(const pf_synthetic_config *config, pf_synthetic **out, pf_error *error)
 {
     if (config->max_tokens < 1 || config->max_sequences < 1 || config->max_rows < 1 || config->max_logit_rows < 1 ||
-        !(config->acceptance >= 0.0 && config->acceptance <= 1.0))
+        config->max_forks < 0 || !(config->acceptance >= 0.0 && config->acceptance <= 1.0) ||
+        !(config->second >= 0.0 && config->second <= 1.0))
         return pf_fail(
             error, PF_INVALID,
-            "a synthetic model of %d tokens, %d sequences, %d rows and %d with logits, acceptance %g: expected "
-            "limits of at least 1, and 0 to 1",
-            config->max_tokens, config->max_sequences, config->max_rows, config->max_logit_rows, config->acceptance);
+            "a synthetic model of %d tokens, %d sequences, %d forks, %d rows and %d with logits, acceptance %g, second "
+            "choices %g: expected limits of at least 1, or 0 forks, and 0 to 1",
+            config->max_tokens, config->max_sequences, config->max_forks, config->max_rows, config->max_logit_rows,
+            config->acceptance, config->second);
     pf_synthetic *s = calloc(1, sizeof *s);
     if (!s) return pf_fail(error, PF_NOMEM, "no memory for a synthetic model");
     s->config = *config;
@@ -267,6 +284,7 @@ pf_forward_backend pf_synthetic_backend(pf_synthetic *s)
                                              .max_sequences = s->config.max_sequences,
                                              .max_rows = s->config.max_rows,
                                              .max_logit_rows = s->config.max_logit_rows,
+                                             .max_forks = s->config.max_forks,
                                              .n_vocab = N_VOCAB,
                                              .n_threads = 1 },
                                  .kernels = &s->kernels };

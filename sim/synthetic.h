@@ -3,7 +3,8 @@
  * is behind them, drafters, verifiers and their caches, is the real code.
  *
  * The logits of a row depend on the tokens before it alone, through a hash: noise for every token, and one that stands out. The
- * draft's row is the target's where the hash says that they agree, and has another token that stands out elsewhere. Under greedy
+ * draft's row is the target's where the hash says that they agree, and has another token that stands out elsewhere; there the
+ * target's token is its second choice as often as is set. Under greedy
  * decoding each draft token is then accepted with the same probability, whatever was before it: the assumption of the formulas
  * for the expected length (Leviathan et al. arXiv:2211.17192, section 3.1).
  *
@@ -20,7 +21,8 @@ typedef struct {
     uint64_t seed; /* of the pair: the same for its draft and its target */
     bool is_draft;
     double acceptance; /* of the draft: how often it agrees with the target, 0 .. 1 */
-    int32_t max_tokens, max_sequences, max_rows, max_logit_rows; /* pf_forward_limits */
+    double second;     /* of the draft: where it does not, how often the target's token is its second choice, 0 .. 1 */
+    int32_t max_tokens, max_sequences, max_rows, max_logit_rows, max_forks; /* pf_forward_limits */
     int32_t max_held; /* tokens that all sequences may hold together: more is PF_LIMIT, as a full cache; 0: no limit */
 } pf_synthetic_config;
 

@@ -428,7 +428,7 @@ static void serve(pf_process *process, void *arg)
         bool is_idle;
         const pf_status status = serve_once(s, &is_idle);
         if (status != PF_OK) s->counts.status = status;
-        if (is_idle) pf_process_wait(process, next_arrival_ns(s));
+        if (is_idle && !pf_peer_work_ahead(s->peer)) pf_process_wait(process, next_arrival_ns(s));
     }
 }
 

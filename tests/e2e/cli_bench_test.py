@@ -103,6 +103,8 @@ class Benchmarks(Case):
                 self.assertAlmostEqual(p["bound"], length * 10 / 14.1, places=6)
                 self.assertGreater(p["speedup"], 0.85 * p["bound"])
                 self.assertLess(p["speedup"], 1.1 * p["ahead_bound"])
+                self.assertGreater(p["speedup_ahead"], 0.95 * p["speedup"])
+                self.assertLess(p["speedup_ahead"], 1.1 * p["ahead_bound"])
         self.assertEqual(self.run_json(*grid)["simulated"], points)
         self.assertIn(b"speed-up", self.run_ok(*grid).out)
         self.assert_fails(*grid, "-m", self.target, code=2, saying=["--simulate has no model"])

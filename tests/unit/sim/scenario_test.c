@@ -27,7 +27,7 @@ static void whatever_happens_the_text_is_that_of_plain_decoding(void **state)
 {
     (void)state;
     pf_wire_counts seen = { 0 };
-    int64_t n_requests = 0, n_cancelled = 0, n_rounds = 0;
+    int64_t n_requests = 0, n_cancelled = 0, n_rounds = 0, n_hits = 0, n_misses = 0;
     for (uint64_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
         char what[600];
         const pf_scenario scenario = pf_scenario_of_seed(seed);
@@ -41,11 +41,16 @@ static void whatever_happens_the_text_is_that_of_plain_decoding(void **state)
         n_requests += result.n_requests;
         n_cancelled += result.n_cancelled;
         n_rounds += result.speculation.rounds;
+        n_hits += result.speculation.ahead_hits;
+        n_misses += result.speculation.ahead_misses;
     }
-    printf("%" PRIu64 " seeds: %" PRId64 " requests, %" PRId64 " cancelled, %" PRId64 " rounds; %" PRId64
-           " messages lost, %" PRId64 " overtaken, %" PRId64 " breaks, %" PRId64 " restarts\n",
-           n_seeds, n_requests, n_cancelled, n_rounds, seen.n_lost, seen.n_overtaken, seen.n_breaks, seen.n_restarts);
+    printf("%" PRIu64 " seeds: %" PRId64 " requests, %" PRId64 " cancelled, %" PRId64 " rounds; drafted ahead: %" PRId64
+           " hits, %" PRId64 " misses; %" PRId64 " messages lost, %" PRId64 " overtaken, %" PRId64 " breaks, %" PRId64
+           " restarts\n",
+           n_seeds, n_requests, n_cancelled, n_rounds, n_hits, n_misses, seen.n_lost, seen.n_overtaken, seen.n_breaks,
+           seen.n_restarts);
     if (n_seeds < 100) return;
+    assert_true(n_hits > 0 && n_misses > 0);
     assert_true(n_cancelled > 0 && n_rounds > 0 && seen.n_lost > 0 && seen.n_overtaken > 0 && seen.n_breaks > 0 &&
                 seen.n_restarts > 0);
 }
@@ -98,6 +103,40 @@ static void without_faults_a_token_takes_what_the_formula_says(void **state)
     }
 }
 
+static void drafting_ahead_gives_what_the_formula_says_at_its_rate_of_hits(void **state)
+{
+    (void)state;
+    pf_scenario scenario = calm(0.8, 5);
+    scenario.draft_ns = 3 * MS;
+    scenario.second = 0.5;
+    const pf_scenario_result in_turns = run(&scenario);
+    scenario.drafts_ahead = true;
+    const pf_scenario_result ahead = run(&scenario);
+    assert_int_equal(ahead.n_wrong, 0);
+    const double n_hits = (double)ahead.speculation.ahead_hits, n_misses = (double)ahead.speculation.ahead_misses;
+    const double hit_rate = n_hits / (n_hits + n_misses);
+    assert_true(hit_rate > 0.6);
+    const double step_ms = 20.0 + 5.0 * 3.0 + 0.2;
+    const double expected = step_ms / (hit_rate * 20.2 + (1.0 - hit_rate) * step_ms);
+    const double speedup = (double)in_turns.elapsed_ns / (double)ahead.elapsed_ns;
+    if (speedup < 0.93 * expected || speedup > 1.07 * expected)
+        fail_msg("%g times drafting in turns at a hit rate of %g, expected %g", speedup, hit_rate, expected);
+}
+
+/* A round trip that takes no time: the engine's clock does not move between a verdict and the next proposal. */
+static void a_draft_that_does_not_pay_is_switched_off_where_messages_take_no_time(void **state)
+{
+    (void)state;
+    pf_scenario scenario = calm(0.2, 0);
+    scenario.draft_ns = 19 * MS;
+    scenario.to_worker.least_ns = 0;
+    const pf_scenario_result drafted = run(&scenario);
+    scenario.is_plain = true;
+    const pf_scenario_result plain = run(&scenario);
+    const double loss = (double)drafted.elapsed_ns / (double)plain.elapsed_ns - 1.0;
+    if (loss > 0.05) fail_msg("%g more time than plain decoding", loss);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) n_seeds = strtoull(argv[1], NULL, 10);
@@ -106,6 +145,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(whatever_happens_the_text_is_that_of_plain_decoding),
         cmocka_unit_test(a_seed_gives_the_same_run_each_time),
         cmocka_unit_test(without_faults_a_token_takes_what_the_formula_says),
+        cmocka_unit_test(drafting_ahead_gives_what_the_formula_says_at_its_rate_of_hits),
+        cmocka_unit_test(a_draft_that_does_not_pay_is_switched_off_where_messages_take_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,9 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     total->accepted += one->accepted;
     total->draft_ns += one->draft_ns;
     total->verify_ns += one->verify_ns;
-    total->ahead_hits += one->ahead_hits;
+    const int64_t n_hits = one->ahead_hits < PF_RPC_SAMPLES ? one->ahead_hits : PF_RPC_SAMPLES;
+    for (int64_t i = 0; i < n_hits; i++) total->hit_us[total->ahead_hits++ % PF_RPC_SAMPLES] = one->hit_us[i];
+    total->ahead_hits += one->ahead_hits - n_hits; /* of a ring that has wrapped */
     total->ahead_misses += one->ahead_misses;
     total->draft_passes += one->draft_passes;
     for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) {
@@ -29,7 +31,7 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     }
     const int64_t n = one->n_rpc < PF_RPC_SAMPLES ? one->n_rpc : PF_RPC_SAMPLES;
     for (int64_t i = 0; i < n; i++) total->rpc_us[total->n_rpc++ % PF_RPC_SAMPLES] = one->rpc_us[i];
-    total->n_rpc += one->n_rpc - n; /* of a ring that has wrapped */
+    total->n_rpc += one->n_rpc - n; /* likewise */
 }
 
 static double rate(int64_t n_tokens, uint64_t ns)

@@ -59,10 +59,20 @@ double pf_speculation_mean_length(const pf_speculation *s)
     return s->rounds > 0 ? 1.0 + (double)s->accepted / (double)s->rounds : NAN;
 }
 
+static double ring_percentile(const uint32_t *ring, int64_t n_samples, double share)
+{
+    const size_t n = (size_t)(n_samples < PF_RPC_SAMPLES ? n_samples : PF_RPC_SAMPLES);
+    double values[PF_RPC_SAMPLES];
+    for (size_t i = 0; i < n; i++) values[i] = ring[i];
+    return pf_percentile(values, n, share);
+}
+
 double pf_rpc_percentile(const pf_speculation *speculation, double share)
 {
-    const size_t n = (size_t)(speculation->n_rpc < PF_RPC_SAMPLES ? speculation->n_rpc : PF_RPC_SAMPLES);
-    double values[PF_RPC_SAMPLES];
-    for (size_t i = 0; i < n; i++) values[i] = speculation->rpc_us[i];
-    return pf_percentile(values, n, share);
+    return ring_percentile(speculation->rpc_us, speculation->n_rpc, share);
+}
+
+double pf_hit_percentile(const pf_speculation *speculation, double share)
+{
+    return ring_percentile(speculation->hit_us, speculation->ahead_hits, share);
 }

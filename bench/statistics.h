@@ -31,4 +31,7 @@ double pf_speculation_mean_length(const pf_speculation *speculation);
 /* A percentile of the round trips that a request's ring still holds, in microseconds; NaN when there were none. */
 double pf_rpc_percentile(const pf_speculation *speculation, double share);
 
+/* Likewise of the times from a verdict to the proposal that was drafted ahead for it. */
+double pf_hit_percentile(const pf_speculation *speculation, double share);
+
 #endif

@@ -17,15 +17,16 @@ static json_t *per_position(const pf_speculation *s)
 
 json_t *pf_json_speculation(const pf_speculation *s)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:{s:o, s:o}, s:I, s:I, s:I}", "rounds",
-                     (json_int_t)s->rounds, "fallback_rounds", (json_int_t)s->fallback_rounds, "drafted",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:{s:o, s:o}, s:I, s:I, s:I, s:{s:o, s:o}}",
+                     "rounds", (json_int_t)s->rounds, "fallback_rounds", (json_int_t)s->fallback_rounds, "drafted",
                      (json_int_t)s->drafted, "branches", (json_int_t)s->branches, "accepted", (json_int_t)s->accepted,
                      "acceptance_rate", pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
                      pf_json_number(pf_speculation_mean_length(s)), "per_position", per_position(s), "draft_ms",
                      (double)s->draft_ns * 1e-6, "verify_ms", (double)s->verify_ns * 1e-6, "rpc_us", "p50",
                      pf_json_number(pf_rpc_percentile(s, 0.50)), "p99", pf_json_number(pf_rpc_percentile(s, 0.99)),
                      "ahead_hits", (json_int_t)s->ahead_hits, "ahead_misses", (json_int_t)s->ahead_misses,
-                     "draft_passes", (json_int_t)s->draft_passes);
+                     "draft_passes", (json_int_t)s->draft_passes, "hit_us", "p50",
+                     pf_json_number(pf_hit_percentile(s, 0.50)), "p99", pf_json_number(pf_hit_percentile(s, 0.99)));
 }
 
 pf_figure pf_figure_fixed(double value, int decimals)

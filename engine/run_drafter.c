@@ -207,6 +207,14 @@ static bool declares_too_much(const pf_run *r, const pf_proposal *p)
     return false;
 }
 
+static void count_ahead(pf_run *r, pf_ahead ahead)
+{
+    pf_speculation *s = &r->result->speculation;
+    if (ahead == PF_AHEAD_HIT)
+        s->hit_us[s->ahead_hits++ % PF_RPC_SAMPLES] = (uint32_t)((pf_session_now_ns(r->session) - r->asked_ns) / 1000);
+    s->ahead_misses += ahead == PF_AHEAD_MISS;
+}
+
 /* The proposal for the coming round in an answer, or NULL. Of one that is longer than was asked for, the rest is nothing to
  * count or to judge; the first nodes of a tree are a tree. One that declares more than its verifier may read is tokens only,
  * as lossless. */
@@ -234,8 +242,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         }
         if (s->options.drafter->is_far) pf_draft_wait_answered(&s->draft_wait, p.round, pf_session_now_ns(s));
         if (fence == PF_FENCE_CURRENT) {
-            r->result->speculation.ahead_hits += p.ahead == PF_AHEAD_HIT;
-            r->result->speculation.ahead_misses += p.ahead == PF_AHEAD_MISS;
+            count_ahead(r, p.ahead);
             r->result->speculation.draft_passes += p.passes;
             r->proposal = p;
             current = &r->proposal;

@@ -431,6 +431,7 @@ typedef struct {
     int64_t n_rpc;                            /* samples ever taken */
     int64_t ahead_hits, ahead_misses;         /* of drafting ahead */
     int64_t draft_passes;                     /* of the draft, for proposals that were sent; 0: not stated */
+    uint32_t hit_us[PF_RPC_SAMPLES]; /* a ring of ahead_hits: from the verdict to the proposal, drafting included */
 } pf_speculation;
 
 typedef struct {

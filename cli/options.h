@@ -66,8 +66,8 @@ typedef struct {
 
     /* the prompt: at most one of the four */
     const char *prompt, *prompt_file, *chat_file;
-    const char *system, *chat_template; /* of a chat */
-    const char *api_key_file;           /* of serve */
+    const char *system, *chat_template;            /* of a chat */
+    const char *api_key_file, *tls_cert, *tls_key; /* of serve */
     pf_tokens tokens;
     bool tokens_given;
 

@@ -312,6 +312,7 @@ static enum MHD_Result begin_request(pf_http_server *server, struct MHD_Connecti
 static void write_refusal(const pf_http_server *server, int fd, const char *status, const char *body)
 {
     char text[1024];
+    if (server->options.key) return; /* TLS is libmicrohttpd's: the connection is closed without a word */
     const int n = snprintf(text, sizeof text,
                            "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n%s",
                            status, server->options.content_type, strlen(body), body);
@@ -501,18 +502,24 @@ int32_t pf_http_server_pending(pf_http_server *server)
 static void start_daemon(void *arg)
 {
     pf_http_server *server = arg;
+    const pf_http_options *o = &server->options;
+    const struct MHD_OptionItem tls[] = { { MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)o->certificate },
+                                          { MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)o->key },
+                                          { MHD_OPTION_END, 0, NULL } };
     server->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
-                             MHD_ALLOW_SUSPEND_RESUME,
+        MHD_start_daemon((o->key ? (unsigned int)MHD_USE_TLS : 0u) | MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD |
+                             MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME,
                          0, NULL, NULL, on_request, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
                          MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_CONNECTION_LIMIT,
                          (unsigned int)(server->options.max_connections + PF_MAX_SOCKETS * ACCEPTED_AT_ONCE),
                          MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                         (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+                         (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, o->key ? tls : &tls[2], MHD_OPTION_END);
 }
 
 pf_status pf_http_server_create(const pf_http_options *options, pf_http_server **out, pf_error *error)
 {
+    if (options->key && MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
+        return pf_fail(error, PF_UNSUPPORTED, "the libmicrohttpd of this system has no TLS");
     pf_http_server *server = calloc(1, sizeof *server);
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for an HTTP server");
     server->options = *options;
@@ -521,6 +528,9 @@ pf_status pf_http_server_create(const pf_http_options *options, pf_http_server *
     if (!server->daemon) {
         const int why = errno;
         pf_http_server_destroy(server);
+        if (options->key)
+            return pf_fail(error, PF_INVALID,
+                           "the certificate and the key do not make TLS: expected PEM, and that they belong together");
         return pf_fail(error, PF_LIMIT, "the HTTP server does not start: %s", strerror(why));
     }
     *out = server;

@@ -29,7 +29,8 @@ typedef struct {
     const pf_sockets *sockets; /* borrowed for the server's life */
     int32_t max_connections;
     size_t max_body_bytes;
-    uint64_t request_ns; /* for the headers and the body to come, and for a connection to be idle */
+    const char *certificate, *key; /* PEM, both or none: TLS; borrowed for the server's life */
+    uint64_t request_ns;           /* for the headers and the body to come, and for a connection to be idle */
 
     /* The headers are there. It replies where the body is not wanted, such as for a wrong key; else it does nothing. */
     void (*check)(void *user, pf_http_exchange *exchange);
@@ -42,7 +43,8 @@ typedef struct {
     const char *content_type, *timeout_body, *too_long_body;
 } pf_http_options;
 
-/* PF_LIMIT: libmicrohttpd does not start, for want of memory, threads or descriptors. End it with pf_http_server_destroy. */
+/* PF_INVALID: the certificate and the key are none, or do not belong together.  PF_UNSUPPORTED: libmicrohttpd has no TLS.
+ * PF_LIMIT: libmicrohttpd does not start, for want of memory, threads or descriptors. End it with pf_http_server_destroy. */
 PF_MUST_USE pf_status pf_http_server_create(const pf_http_options *options, pf_http_server **out, pf_error *error);
 
 /* Accepts connections for up to `wait_ms`, and closes those whose time is over. The owner's thread calls it in a loop. */

@@ -1,8 +1,11 @@
 /* The life of an HTTP server. */
 #include "serve/web.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
+#include "base/file.h"
 #include "rpc/address.h"
 #include "serve/api_request.h"
 
@@ -32,14 +35,30 @@ static void drain(const pf_web_options *options, pf_api *api, pf_http_server *se
     }
 }
 
-static pf_status serve(const pf_web_options *options, const pf_address *address, const pf_sockets *sockets, pf_api *api,
-                       pf_error *error)
+/* PEM of the two files; NULL where there is no TLS. The caller frees both. */
+typedef struct {
+    char *certificate, *key;
+} pem;
+
+static pf_status read_pem(const pf_web_options *options, pem *out, pf_error *error)
+{
+    enum { MAX_PEM_BYTES = 1 << 20 };
+    size_t n_bytes;
+    if (!options->key_file) return PF_OK;
+    PF_TRY(pf_file_read(options->certificate_file, MAX_PEM_BYTES, &out->certificate, &n_bytes, error));
+    return pf_file_read(options->key_file, MAX_PEM_BYTES, &out->key, &n_bytes, error);
+}
+
+static pf_status serve(const pf_web_options *options, const pf_address *address, const pf_sockets *sockets,
+                       const pem *tls, pf_api *api, pf_error *error)
 {
     char text[PF_MAX_ADDRESS_BYTES + 16];
     pf_http_server *server;
     const pf_http_options http = { .sockets = sockets,
                                    .max_connections = max_connections(),
                                    .max_body_bytes = PF_API_MAX_BODY_BYTES,
+                                   .certificate = tls->certificate,
+                                   .key = tls->key,
                                    .request_ns = (uint64_t)REQUEST_S * 1000000000u,
                                    .check = pf_api_check,
                                    .handle = pf_api_handle,
@@ -67,13 +86,18 @@ pf_status pf_web_serve(const pf_web_options *options, pf_error *error)
     pf_address address;
     pf_sockets sockets;
     pf_api *api;
+    pem tls = { 0 };
     PF_TRY(pf_address_parse(options->address, &address, error));
     PF_TRY(pf_sockets_listen(&address, &sockets, error));
-    pf_status status = pf_api_create(&options->api, &api, error);
+    pf_status status = read_pem(options, &tls, error);
+    if (status == PF_OK) status = pf_api_create(&options->api, &api, error);
     if (status == PF_OK) {
-        status = serve(options, &address, &sockets, api, error);
+        status = serve(options, &address, &sockets, &tls, api, error);
         if (status != PF_OK) pf_api_destroy(api);
     }
     pf_sockets_close(&sockets);
+    if (tls.key) explicit_bzero(tls.key, strlen(tls.key));
+    free(tls.certificate);
+    free(tls.key);
     return status;
 }

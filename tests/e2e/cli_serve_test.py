@@ -5,8 +5,12 @@ import re
 import shutil
 import signal
 import socket
+import ssl
+import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -489,6 +493,42 @@ class Service(ServeCase):
         path.write_text("# none\n\n")
         self.assert_fails("serve", "-m", self.target, "--listen", "localhost:0", "--api-key-file", path,
                           saying=["nothing", "no API key"])
+
+    def make_certificate(self, name):
+        certificate, key = self.root / f"{name}.pem", self.root / f"{name}.key"
+        try:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+                            "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out",
+                            certificate], check=True, capture_output=True)
+        except FileNotFoundError:
+            self.skipTest("there is no openssl to make a certificate with")
+        return certificate, key
+
+    def test_tls_is_spoken_with_a_certificate(self):
+        certificate, key = self.make_certificate("one")
+        text = self.client.post(TEXT, self.greedy()).json["choices"][0]["text"]
+        with self.serve("--tls-cert", certificate, "--tls-key", key) as server:
+            context = ssl.create_default_context(cafile=certificate)
+            ask = lambda value: urllib.request.urlopen(urllib.request.Request(  # noqa: E731
+                f"https://{server.address}{TEXT}", json.dumps(value).encode()), context=context, timeout=QUICKLY).read().decode()
+            self.assertEqual(json.loads(ask(self.greedy()))["choices"][0]["text"], text)
+            events = ask(self.greedy(stream=True)).split("\n\n")
+            self.assertEqual(text_of([json.loads(e[6:]) for e in events if e.startswith("data: {")] + [None]), text)
+            replies = at_once([lambda: json.loads(ask(self.greedy()))["choices"][0]["text"]] * 8)
+            self.assertEqual(set(replies), {text})
+            with self.assertRaisesRegex(urllib.error.URLError, "CERTIFICATE"):
+                urllib.request.urlopen(f"https://{server.address}/health", timeout=QUICKLY)
+            self.assertNotIn(b"200", send_raw(server.address, b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"))
+            self.assertEqual(json.loads(ask(self.greedy()))["choices"][0]["text"], text)
+
+    def test_a_certificate_that_does_not_fit_is_a_failure(self):
+        certificate, key = self.make_certificate("one")
+        _, other = self.make_certificate("two")
+        serve = ["serve", "-m", self.target, "--listen", "localhost:0", "--tls-cert"]
+        self.assert_fails(*serve, certificate, "--tls-key", other, saying=["certificate", "belong together"])
+        self.assert_fails(*serve, key, "--tls-key", key, saying=["PEM"])
+        self.assert_fails(*serve, self.root / "none.pem", "--tls-key", key, saying=["none.pem"])
+        self.assertEqual(self.pilotfish.run(*serve, certificate).code, 2)
 
     def test_the_page_takes_nothing_from_elsewhere(self):
         reply = self.client.get("/")

@@ -8,9 +8,11 @@
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static const pf_option_choice kv_choices[] = { { "auto", 0 }, { "f32", 0 }, { "bf16", 0 }, { NULL, 0 } };
-static const pf_option_choice method_choices[] = {
-    { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
-};
+static const pf_option_choice method_choices[] = { { "greedy", PF_METHOD_GREEDY },
+                                                   { "rejection", PF_METHOD_REJECTION },
+                                                   { "block", PF_METHOD_BLOCK },
+                                                   { "coupled", PF_METHOD_COUPLED },
+                                                   { NULL, 0 } };
 static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
                                                 { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
 static const pf_option_choice gemm_choices[] = { { "auto", 0 }, { "own", 0 }, { "onednn", 0 }, { NULL, 0 } };
@@ -137,7 +139,7 @@ static const struct pf_option_row speculation_rows[] = {
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
-    ROW(0, "method", "M", "greedy (at temperature 0), rejection (default above), coupled", KIND_CHOICE,
+    ROW(0, "method", "M", "greedy (at 0), rejection (default above it), block, coupled", KIND_CHOICE,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(method), .choices = method_choices),
 };
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
@@ -359,8 +361,8 @@ static const struct pf_option_row acceptance_rows[] = {
     ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
     ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTH, .offset = AT(draft_lens),
         .count = AT(n_draft_lens), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
-    ROW(0, "method", "LIST", "greedy, rejection, coupled (greedy at 0, else rejection)", KIND_CHOICE,
-        .offset = AT(methods), .count = AT(n_methods), .choices = method_choices),
+    ROW(0, "method", "LIST", "as in generate (greedy at 0, else rejection)", KIND_CHOICE, .offset = AT(methods),
+        .count = AT(n_methods), .choices = method_choices),
     ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
         .count = AT(n_temperatures), .max = 1000),
     ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),

@@ -59,7 +59,7 @@ int32_t pf_run_max_draft(const pf_run *r)
 int32_t pf_run_max_declared(const pf_run *r)
 {
     const pf_session *s = r->session;
-    if (r->method != PF_METHOD_REJECTION) return 0;
+    if (r->method != PF_METHOD_REJECTION && r->method != PF_METHOD_BLOCK) return 0;
     const int32_t judged = pf_min(N_DECLARED, s->verifier_info.max_declared);
     const int32_t spoken = s->drafter_info.max_declared; /* 0: it does not say, or is not known */
     return spoken > 0 ? pf_min(judged, spoken) : judged;
@@ -76,7 +76,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .method = r->method,
         .max_draft = longest > 0 ? longest : 1, /* a verifier that takes no proposal: the drafter is not asked */
         .adaptive_draft = q->draft_len == 0,
-        .trees = r->session->verifier_info.judges_trees && r->method == PF_METHOD_GREEDY,
+        .trees = r->session->verifier_info.judges_trees,
         .max_declared = pf_run_max_declared(r),
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,

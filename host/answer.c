@@ -6,7 +6,7 @@ pf_status pf_answer_check_method(pf_method method, pf_error *error)
 {
     const uint32_t bit = (uint32_t)method;
     if (bit < 32 && PF_ANSWER_METHODS >> bit & 1) return PF_OK;
-    return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
+    return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection, block and coupled",
                    (int)method);
 }
 

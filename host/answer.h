@@ -28,7 +28,9 @@ typedef struct {
 } pf_answer;
 
 /* The methods that peers of this process support: bits by pf_method, as in pf_model_info. */
-enum { PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 << PF_METHOD_COUPLED };
+enum {
+    PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 << PF_METHOD_BLOCK | 1 << PF_METHOD_COUPLED
+};
 
 /* PF_UNSUPPORTED: another method. */
 PF_MUST_USE pf_status pf_answer_check_method(pf_method method, pf_error *error);

@@ -2,7 +2,9 @@
 #include "verify/accept.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "proto/tree.h"
 
@@ -47,12 +49,18 @@ static int32_t end_of_stretch(int32_t begin, int32_t n_vocab)
     return n_vocab - begin > STRETCH ? begin + STRETCH : n_vocab;
 }
 
+static double mass_of(const float *p, const float *q, int32_t token, int32_t n_vocab)
+{
+    double total = 0.0;
+    for (int32_t x = 0; x < n_vocab; x += STRETCH) total += mass_between(p, q, token, x, end_of_stretch(x, n_vocab));
+    return total;
+}
+
 /* The token at which the running sum of the residual passes u of its total: first the stretch, whose end's sum is the first
  * above it (the last one's is the total itself), then in it the token. -1 if there is no residual. */
 static int32_t draw_residual(const float *p, const float *q, int32_t token, int32_t n_vocab, float u)
 {
-    double total = 0.0;
-    for (int32_t x = 0; x < n_vocab; x += STRETCH) total += mass_between(p, q, token, x, end_of_stretch(x, n_vocab));
+    const double total = mass_of(p, q, token, n_vocab);
     if (!(total > 0.0)) return -1;
 
     const double threshold = (double)u * total;
@@ -160,4 +168,113 @@ pf_acceptance pf_accept_rejection(const pf_drafted *drafted, int32_t n_vocab, pf
 {
     rejected_chain chain = { drafted, n_vocab, p, rows, uniforms, q };
     return pf_accept_chain(drafted->tokens, drafted->n, decide_by_rejection, &chain, path);
+}
+
+/* ---- a residual that is kept ------------------------------------------------------------------------------------- */
+
+/* What token i was drawn with. */
+static double q_of(const pf_drafted *drafted, int32_t i)
+{
+    double found = 0.0;
+    if (!drafted->declared) return 1.0;
+    const pf_declared *declared = &drafted->declared[i];
+    for (int32_t k = 0; k < declared->n; k++)
+        if (declared->ids[k] == drafted->tokens[i]) found = (double)declared->probabilities[k];
+    return found > 0.0 ? found : 0.0;
+}
+
+/* r = max(0, r - share * q) of token i. */
+static void take_away(float *r, const pf_drafted *drafted, int32_t i, double share)
+{
+    const float one = 1.0f;
+    const pf_declared hot = { &drafted->tokens[i], &one, 1 }, *q = drafted->declared ? &drafted->declared[i] : &hot;
+    for (int32_t k = 0; k < q->n; k++) {
+        if (!(q->probabilities[k] > 0.0f)) continue;
+        const double left = (double)r[q->ids[k]] - share * (double)q->probabilities[k];
+        r[q->ids[k]] = left > 0.0 ? (float)left : 0.0f;
+    }
+}
+
+/* A token from r; from p where r is empty by rounding alone. */
+static int32_t draw_left(const float *r, const float *p, int32_t n_vocab, float u)
+{
+    const int32_t token = draw(r, n_vocab, u);
+    return token >= 0 ? token : draw(p, n_vocab, u);
+}
+
+/* ---- block verification -------------------------------------------------------------------------------------------- */
+
+/* r = max(0, weight * p - q) of the token behind the row, and the probability that what lies before the row passes. */
+static double pass_block(const pf_drafted *drafted, int32_t i, int32_t n_vocab, const float *p, double weight, float *r)
+{
+    for (int32_t x = 0; x < n_vocab; x++) r[x] = (float)(weight * (double)p[x]);
+    if (i == drafted->n) return weight;
+    take_away(r, drafted, i, 1.0);
+    const double left = mass_of(r, NULL, -1, n_vocab), open = left + 1.0 - weight;
+    return open > 0.0 ? left / open : 1.0;
+}
+
+pf_acceptance pf_accept_block(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
+                              const pf_accept_uniforms *uniforms, float *r, int32_t *path)
+{
+    pf_acceptance out = { .next = -1 };
+    double weight = 1.0;
+    for (int32_t i = 0; i <= drafted->n && weight > 0.0; i++) {
+        const float *row = p(rows, i);
+        if (!row) { /* the block ends with the token before */
+            if (i > 0 && (double)uniforms[i - 1].keep < weight) out = (pf_acceptance){ i - 1, drafted->tokens[i - 1] };
+            break;
+        }
+        const double passes = pass_block(drafted, i, n_vocab, row, weight, r);
+        if (i == 0 || (double)uniforms[i - 1].keep < passes)
+            out = (pf_acceptance){ i, draw_left(r, row, n_vocab, uniforms[i].next) };
+        if (i == drafted->n) break;
+        const double q = q_of(drafted, i);
+        weight = q > 0.0 ? fmin(1.0, weight * (double)row[drafted->tokens[i]] / q) : 0.0;
+    }
+    for (int32_t i = 0; i < out.n_accepted; i++) path[i] = i;
+    return out;
+}
+
+/* ---- trees ----------------------------------------------------------------------------------------------------------- */
+
+/* The next child of a node behind `child`, or its first behind the node itself; -1: none. */
+static int32_t next_child(const pf_drafted *drafted, int32_t node, int32_t child)
+{
+    for (int32_t i = child + 1; i < drafted->n; i++)
+        if ((drafted->parents ? drafted->parents[i] : i - 1) == node) return i;
+    return -1;
+}
+
+/* The child of a node that is accepted; -1: none, and *next is the correction, or the bonus of a leaf. */
+static int32_t sample_child(const pf_drafted *drafted, int32_t node, int32_t n_vocab, const float *p, float *r,
+                            pf_accept_uniform *uniform, void *rows, int32_t n_kept, int32_t *next)
+{
+    int32_t child = next_child(drafted, node, node);
+    const float *left = p;
+    double mass = 1.0;
+    for (int32_t use = 1; child >= 0; use++, child = next_child(drafted, node, child)) {
+        const double q = q_of(drafted, child), at = (double)left[drafted->tokens[child]];
+        if (q > 0.0 && (double)uniform(rows, n_kept, use) * q * mass < at) return child;
+        if (left == p) left = memcpy(r, p, (size_t)n_vocab * sizeof *r);
+        take_away(r, drafted, child, mass);
+        mass = mass_of(r, NULL, -1, n_vocab);
+    }
+    *next = draw_left(left, p, n_vocab, uniform(rows, n_kept, 0));
+    return -1;
+}
+
+pf_acceptance pf_accept_tree(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, pf_accept_uniform *uniform,
+                             void *rows, float *r, int32_t *path)
+{
+    pf_acceptance out = { .next = -1 };
+    for (int32_t n = 0, node = -1;; n++) {
+        int32_t next = -1;
+        const float *row = p(rows, 1 + node);
+        if (!row) return out;
+        node = sample_child(drafted, node, n_vocab, row, r, uniform, rows, n, &next);
+        out = (pf_acceptance){ n, node < 0 ? next : drafted->tokens[node] };
+        if (node < 0) return out;
+        path[n] = node;
+    }
 }

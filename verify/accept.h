@@ -18,8 +18,8 @@
 
 /* A proposal in memory. */
 typedef struct {
-    const int32_t *tokens;       /* [n] within the vocabulary */
-    const int32_t *parents;      /* [n] a tree (proto/tree.h), for pf_accept_exact alone; NULL: a chain */
+    const int32_t *tokens;  /* [n] within the vocabulary */
+    const int32_t *parents; /* [n] a tree (proto/tree.h), for pf_accept_exact and pf_accept_tree alone; NULL: a chain */
     const pf_declared *declared; /* [n], ids within the vocabulary; or NULL: tokens only */
     int32_t n;
 } pf_drafted;
@@ -72,5 +72,31 @@ typedef struct {
  * without that token, renormalised. Exact for any token that was chosen independently of the uniforms. */
 pf_acceptance pf_accept_rejection(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
                                   const pf_accept_uniforms *uniforms, float *q, int32_t *path);
+
+/* Block verification of a chain: the same distribution, and never fewer accepted tokens in expectation, since the tokens are judged
+ * together.
+ *   uniforms    [n + 1] of this round alone: those behind the accepted tokens are used too, so no later round may use them
+ *   r           [n_vocab] scratch
+ * With w[0] = 1 and w[i] = min(1, w[i-1] p[x] / q[x]) of the i-th token x, the first i tokens pass with probability
+ * R / (R + 1 - w[i]), where R is the sum of max(0, w[i] p - q) of the row behind them, and all n with w[n]. The longest part that passes
+ * is accepted; `next` is drawn from max(0, w[i] p - q), renormalised, behind all n from p[n].
+ * Source: Sun et al., arXiv:2403.10444, algorithm 2. */
+pf_acceptance pf_accept_block(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
+                              const pf_accept_uniforms *uniforms, float *r, int32_t *path);
+
+/* The uniform of a use at the row behind n_kept accepted tokens: 0 is the draw of `next`, 1 + i whether its i-th child is kept. */
+typedef float pf_accept_uniform(void *rows, int32_t n_kept, int32_t use);
+
+/* Speculative sampling of a tree: the committed tokens have exactly the target's distribution. The children of a node are tried in order,
+ * each against what the ones before have left of p: with r = p at first, child x is accepted with probability min(1, r[x] / q[x]),
+ * else r becomes max(0, r - q), renormalised; `next` is drawn from what is left behind the last child.
+ *   declared    exactly the distribution that the token was drawn from, given the text before it and its siblings before it: of
+ *               children that are drawn without replacement, what these leave of q, renormalised
+ *   r           [n_vocab] scratch
+ * Without distributions each token counts as a one-hot q: exact for any tokens that were chosen independently of the uniforms, as the
+ * likeliest of a draft.
+ * Source: Miao et al., arXiv:2305.09781, section 4.3; Jeon et al., arXiv:2402.14160, section 4.1 (without replacement). */
+pf_acceptance pf_accept_tree(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, pf_accept_uniform *uniform,
+                             void *rows, float *r, int32_t *path);
 
 #endif

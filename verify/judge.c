@@ -5,8 +5,9 @@
 
 #include "proto/tree.h"
 
-/* The uses of PF_NOISE_ACCEPT at a position. */
-enum { USE_KEEP = 0, USE_NEXT = 1 };
+/* The uses of PF_NOISE_ACCEPT at a position. Of a tree, further siblings; of a block, which uses numbers of tokens that it does not
+ * keep, all numbers at the position where the round begins, so that no later round uses them again. */
+enum { USE_KEEP = 0, USE_NEXT = 1, USE_SIBLINGS = 2, USE_BLOCK = 1 << 16 };
 
 pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
 {
@@ -17,6 +18,7 @@ pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
         .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .q = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
+        .r = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
         .draws = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_draw)) : NULL,
         .drawn = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_drawn)) : NULL,
@@ -54,10 +56,23 @@ static const float *logits_of(const judged_rows *r, int32_t row)
     return logits;
 }
 
-/* Whether the backend has drawn for this sequence. Rows that rules change are drawn from here. */
+/* Without a proposal every method is plain sampling. */
+static bool judges_exactly(const pf_judged *sequence, const pf_drafted *drafted)
+{
+    return pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
+}
+
+/* Whether a backend that draws does so for this sequence. Rows that rules change, and what is no plain draw or chain by rejection, are
+ * drawn from here. */
+static bool can_be_drawn(const pf_judged *sequence, const pf_drafted *drafted)
+{
+    if (sequence->sampling->temperature == 0.0f || sequence->rules->is_active) return false;
+    return judges_exactly(sequence, drafted) || (sequence->method == PF_METHOD_REJECTION && !drafted->parents);
+}
+
 static bool uses_drawn(const judged_rows *r)
 {
-    return r->judge->drawn && !r->sequence->rules->is_active;
+    return r->judge->drawn && can_be_drawn(r->sequence, r->drafted);
 }
 
 static const float *make_p(void *rows, int32_t row)
@@ -109,6 +124,36 @@ static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted 
     return pf_accept_rejection(drafted, judge->n_vocab, make_p, rows, uniforms, judge->q, path);
 }
 
+/* A chain as a block. */
+static pf_acceptance judge_block(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows, int32_t *path)
+{
+    const uint64_t seed = rows->sequence->sampling->seed;
+    pf_accept_uniforms uniforms[PF_MAX_DRAFT_TOKENS + 1];
+    assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
+    for (int32_t i = 0; i <= drafted->n; i++)
+        uniforms[i] = (pf_accept_uniforms){
+            .keep = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position, USE_BLOCK + 2 * i),
+            .next = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position, USE_BLOCK + 2 * i + 1),
+        };
+    return pf_accept_block(drafted, judge->n_vocab, make_p, rows, uniforms, judge->r, path);
+}
+
+/* pf_accept_uniform. */
+static float uniform_of(void *rows, int32_t n_kept, int32_t use)
+{
+    const judged_rows *r = rows;
+    const int32_t of_noise = use == 0 ? USE_NEXT : use == 1 ? USE_KEEP : USE_SIBLINGS + use - 2;
+    return pf_noise_uniform(r->sequence->sampling->seed, PF_NOISE_ACCEPT, r->position + n_kept, of_noise);
+}
+
+static pf_acceptance judge_by_sampling(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,
+                                       int32_t *path)
+{
+    if (drafted->parents) return pf_accept_tree(drafted, judge->n_vocab, make_p, uniform_of, rows, judge->r, path);
+    return rows->sequence->method == PF_METHOD_BLOCK ? judge_block(judge, drafted, rows, path)
+                                                     : judge_by_rejection(judge, drafted, rows, path);
+}
+
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules)
 {
     return sampling->temperature == 0.0f && !rules->is_active ? judge->n_vocab : 0;
@@ -116,13 +161,7 @@ int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, con
 
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
 {
-    return method != PF_METHOD_REJECTION || sampling->temperature == 0.0f;
-}
-
-/* Without a proposal every method is plain sampling. */
-static bool judges_exactly(const pf_judged *sequence, const pf_drafted *drafted)
-{
-    return pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
+    return method == PF_METHOD_GREEDY || method == PF_METHOD_COUPLED || sampling->temperature == 0.0f;
 }
 
 /* ---- where the backend draws ------------------------------------------------------------------------------------ */
@@ -162,7 +201,7 @@ void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *
     assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
     for (int32_t row = 0; row <= drafted->n; row++) {
         if (row > 0) depths[row] = 1 + depths[drafted->parents ? 1 + drafted->parents[row - 1] : row - 1];
-        if (sampling->temperature == 0.0f || sequence->rules->is_active)
+        if (!can_be_drawn(sequence, drafted))
             draws[row] = (pf_draw){ .kind = PF_DRAW_NONE };
         else
             draws[row] =
@@ -182,7 +221,7 @@ pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequence, const pf
         .judge = judge, .sequence = sequence, .drafted = drafted, .first_row = first_row, .position = position
     };
     const bool exact = judges_exactly(sequence, drafted);
-    *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_rejection(judge, drafted, &rows, path);
+    *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_sampling(judge, drafted, &rows, path);
     return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
 }
 
@@ -194,12 +233,10 @@ static bool declared_is_usable(const pf_judge *judge, const pf_declared *declare
            pf_count_known(declared->ids, declared->n, judge->n_vocab) == declared->n;
 }
 
-int32_t pf_judge_count_usable(const pf_judge *judge, const pf_sampling *sampling, pf_method method,
-                              const pf_proposal *proposal, int32_t n_most)
+int32_t pf_judge_count_usable(const pf_judge *judge, const pf_proposal *proposal, int32_t n_most)
 {
     int32_t n = proposal->n_tokens < n_most ? proposal->n_tokens : n_most;
     if (n <= 0) return 0;
-    if (!pf_judge_is_exact(sampling, method)) n = pf_tree_chain(proposal->parents, n);
     n = pf_count_known(proposal->tokens, n, judge->n_vocab);
     for (int32_t i = 0; i < n; i++) {
         if (proposal->parents && (proposal->parents[i] < -1 || proposal->parents[i] >= i)) return i;

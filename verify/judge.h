@@ -8,6 +8,9 @@
  *      coupled, or nothing proposed  the Gumbel-max draw with the target's noise of the row's position
  *      rejection                     p of the row against the draft distribution q, or one-hot without one,
  *                                    with the uniforms PF_NOISE_ACCEPT (position, 0: keep, 1: correction or bonus)
+ *      block                         a chain as a whole against q; all its rows are read
+ *
+ * A tree is judged as a tree, by block as by rejection.
  *
  * Where the backend draws, all draws of a pass are asked for first (pf_judge_ask, pf_judge_draw), and only tokens come back; elsewhere
  * the arithmetic is done here, on logits.
@@ -34,6 +37,7 @@ typedef struct {
     int32_t n_vocab;            /* of the backend: the embedding's padding, too, is chosen where the model says so */
     float *p;                   /* [n_vocab] the current row */
     float *q;                   /* [n_vocab] zero between calls */
+    float *r;                   /* [n_vocab] what is left of p */
     void *scratch;
     pf_draw *draws;  /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
     pf_drawn *drawn; /* [max_logit_rows] */
@@ -73,8 +77,7 @@ PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequen
 
 /* How many of the leading tokens of a proposal can be judged, of at most n_most (0 where that is negative): a count that
  * depends on what the peer sent and on what there is room for, never on what the tokens are worth. */
-int32_t pf_judge_count_usable(const pf_judge *judge, const pf_sampling *sampling, pf_method method,
-                              const pf_proposal *proposal, int32_t n_most);
+int32_t pf_judge_count_usable(const pf_judge *judge, const pf_proposal *proposal, int32_t n_most);
 
 /* Of new tokens [n], how many are kept: no more than there is room for, none behind the first of the stop tokens [n_stop]. And
  * whether that is the end of the sequence. */
@@ -85,7 +88,7 @@ int32_t pf_judge_cut(const int32_t *tokens, int32_t n, int32_t room, const int32
  * are. */
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules);
 
-/* Whether the target's own choice decides each token, independent of the proposal: then trees can be judged. */
+/* Whether the target's own choice decides each token, independent of the proposal. */
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method);
 
 #endif

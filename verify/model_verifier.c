@@ -113,8 +113,7 @@ static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal 
     const verifier *v = verifier_of(host);
     verify_state *state = state_of(host, s);
     const int32_t room = pf_min(host->config.max_tokens, s->max_tokens) - s->n_committed;
-    const int32_t n =
-        pf_judge_count_usable(&v->judge, &s->sampling, s->method, proposal, pf_min(room, host->config.max_draft));
+    const int32_t n = pf_judge_count_usable(&v->judge, proposal, pf_min(room, host->config.max_draft));
     s->n_drafted = n;
     state->is_tree = pf_tree_chain(proposal->parents, n) < n;
     if (state->is_tree) memcpy(state->parents, proposal->parents, (size_t)n * sizeof *state->parents);

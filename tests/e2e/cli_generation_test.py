@@ -189,6 +189,9 @@ class Generation(Case):
         best = self.generate("-n", "12")["tokens"]
         self.assertEqual(self.generate(*options, "--top-p", "1e-60")["tokens"], best)
         self.assertNotEqual(self.generate(*options)["tokens"], best)
+        block = self.generate(*options, "--top-p", "1e-60", "--method", "block", "-d", self.target)
+        self.assertEqual(block["tokens"], best)
+        self.assertEqual(block["speculation"]["accepted"], block["speculation"]["drafted"])
 
     def test_a_drawn_seed_is_reported_and_repeats_the_text(self):
         drawn = self.generate("-n", "12", "--temperature", "1")

@@ -63,7 +63,7 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "--top-p", "0"], ["generate", *model, "-p", "a", "--top-p", "1.5"],
             ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
             ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],
-            ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int9"],
+            ["generate", *model, "-p", "a", "--method", "blocks"], ["generate", *model, "-p", "a", "--dtype", "int9"],
             ["generate", *model, "-p", "a", "--head", "screened"], ["verifier", *model, "--listen", "unix:/x", "--head", "screened"],
             ["worker", *model, "--listen", "unix:/x", "--head", "bounded"], ["logits", *model, "--tokens", "1", "--head", "auto"],
             ["generate", *model, "-p", "a", "-d", self.draft, "--draft-head", "half"],

@@ -857,7 +857,7 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
     for (uint64_t i = 0; i < N; i++) opens[i] = near_peer_open(i + 1);
     opens[0].tokens = past;
     opens[0].n_tokens = 2;
-    opens[1].method = PF_METHOD_BLOCK;
+    opens[1].method = (pf_method)9;
     opens[2].sampling.top_p = 2.0f;
     opens[3].max_draft = 0;
     opens[4].max_declared = PF_MAX_DECLARED + 1;

@@ -190,8 +190,8 @@ static void an_open_that_cannot_be_served_is_refused_by_name(void **state)
     pf_open opens[] = { open_of(1, unknown, 2), open_of(2, same, MAX_TOKENS + 1), open_of(3, fine, 2),
                         open_of(4, fine, 2) };
     opens[2].max_draft = 0;
-    opens[3].method = PF_METHOD_BLOCK;
-    const char *says[] = { "token 1 of the prompt is 128", "65 tokens", "max_draft is 0", "method 3" };
+    opens[3].method = (pf_method)9;
+    const char *says[] = { "token 1 of the prompt is 128", "65 tokens", "max_draft is 0", "method 9" };
     for (size_t i = 0; i < PF_COUNT(opens); i++) {
         const pf_batch *answer = near_peer_ask(drafter, (pf_batch){ .opens = &opens[i], .n_opens = 1 });
         assert_int_equal(answer->n_refusals, 1);

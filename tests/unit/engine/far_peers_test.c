@@ -182,8 +182,9 @@ static void opens_carry_the_parameters_of_the_request(void **state)
         { 0, 0.0f, 0, false, PF_METHOD_GREEDY, true, false, 0 },
         { 0, 0.0f, 4, true, PF_METHOD_GREEDY, false, false, 0 },
         { PF_METHOD_COUPLED, 0.0f, 4, false, PF_METHOD_GREEDY, true, false, 0 }, /* there is nothing to draw */
-        { PF_METHOD_COUPLED, 1.0f, 0, false, PF_METHOD_COUPLED, false, false, 77 },
-        { 0, 1.0f, 4, false, PF_METHOD_REJECTION, false, true, 0 },
+        { PF_METHOD_COUPLED, 1.0f, 0, false, PF_METHOD_COUPLED, true, false, 77 },
+        { 0, 1.0f, 4, false, PF_METHOD_REJECTION, true, true, 0 },
+        { PF_METHOD_BLOCK, 1.0f, 4, false, PF_METHOD_BLOCK, true, true, 0 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_request request = plain_request();

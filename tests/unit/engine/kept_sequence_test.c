@@ -88,6 +88,8 @@ static void a_chat_has_the_text_of_fresh_sessions(void **state)
         assert_chat_equals_fresh_sessions(p, p->verifier, drafter, &request);
         request.method = PF_METHOD_REJECTION;
         assert_chat_equals_fresh_sessions(p, p->verifier, drafter, &request);
+        request.method = PF_METHOD_BLOCK;
+        assert_chat_equals_fresh_sessions(p, p->verifier, drafter, &request);
     }
 }
 

@@ -438,12 +438,13 @@ typedef struct {
     bool (*withhold)(int32_t drawn, const float *q); /* NULL: never */
     bool (*end_with)(int32_t drawn, const float *q); /* no more behind it; NULL: N_DRAFT */
     accept_fn *accept;
+    bool is_block; /* which takes two uniforms a row */
 } rule;
 
 /* One round behind `last`; returns how many tokens it commits to out. */
 static int32_t run_round(const world *w, const rule *r, int32_t last, uint64_t *rng, int32_t *out)
 {
-    float q[N_DRAFT * V], p[(N_DRAFT + 1) * V], u[N_DRAFT + 1];
+    float q[N_DRAFT * V], p[(N_DRAFT + 1) * V], u[2 * (N_DRAFT + 1)];
     int32_t n = 0;
     memcpy(p, w->p[last], sizeof w->p[0]);
     for (bool ended = false; n < N_DRAFT && !ended; n++) {
@@ -457,6 +458,7 @@ static int32_t run_round(const world *w, const rule *r, int32_t last, uint64_t *
         ended = r->end_with && r->end_with(x, row);
     }
     for (int32_t i = 0; i <= n; i++) u[i] = uniform24(rng);
+    for (int32_t i = n + 1; r->is_block && i < 2 * (n + 1); i++) u[i] = uniform24(rng);
     const pf_acceptance a = r->accept(out, n, q, p, u);
     out[a.n_accepted] = a.next;
     return a.n_accepted + 1;
@@ -491,6 +493,77 @@ static pf_acceptance right_rejection(const int32_t *draft, int32_t n_draft, cons
                                      const float *uniform)
 {
     return accept_rejection(draft, n_draft, V, q, p, uniform);
+}
+
+/* As accept_rows, with the judge under test: uniform [2 * (n_draft + 1)], one to keep and one to draw each. */
+static pf_acceptance judge_block(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
+                                 const float *uniform)
+{
+    static int32_t ids[V];
+    float r[V];
+    pf_declared declared[N_DRAFT];
+    pf_accept_uniforms u[N_DRAFT + 1];
+    for (int32_t x = 0; x < V; x++) ids[x] = x;
+    for (int32_t i = 0; i < n_draft && q; i++) declared[i] = (pf_declared){ ids, q + i * V, V };
+    for (int32_t i = 0; i <= n_draft; i++) u[i] = (pf_accept_uniforms){ uniform[2 * i], uniform[2 * i + 1] };
+    distributions rows = { p, n_draft + 1, V };
+    const pf_drafted drafted = { .tokens = draft, .declared = q ? declared : NULL, .n = n_draft };
+    int32_t path[N_DRAFT];
+    const pf_acceptance a = pf_accept_block(&drafted, V, row_of, &rows, u, r, path);
+    for (int32_t i = 0; i < a.n_accepted; i++)
+        if (path[i] != i) fail_msg("token %d of a chain is the path's %d", (int)path[i], (int)i);
+    return a;
+}
+
+static pf_acceptance judge_block_of_tokens(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
+                                           const float *uniform)
+{
+    (void)q;
+    return judge_block(draft, n_draft, NULL, p, uniform);
+}
+
+/* The definition, in double: arXiv:2403.10444, algorithm 2, word by word. `stops`: an implementation that leaves at the first part that does
+ * not pass, as rejection does. */
+static pf_acceptance define_block(const int32_t *draft, int32_t n, const float *q, const float *p, const float *uniform,
+                                  bool stops)
+{
+    double weights[N_DRAFT + 1] = { 1.0 };
+    int32_t n_kept = 0;
+    for (int32_t i = 1; i <= n; i++) {
+        const double ratio = (double)p[(i - 1) * V + draft[i - 1]] / (double)q[(i - 1) * V + draft[i - 1]];
+        weights[i] = fmin(1.0, weights[i - 1] * ratio);
+        double left = 0.0;
+        for (int32_t x = 0; i < n && x < V; x++)
+            left += fmax(0.0, weights[i] * (double)p[i * V + x] - (double)q[i * V + x]);
+        const double passes = i == n ? weights[i] : left / (left + 1.0 - weights[i]);
+        if ((double)uniform[2 * (i - 1)] < passes)
+            n_kept = i;
+        else if (stops)
+            break;
+    }
+    double residual[V], total = 0.0, sum = 0.0;
+    for (int32_t x = 0; x < V; x++) {
+        const double at = (double)p[n_kept * V + x];
+        residual[x] = n_kept == n ? at : fmax(0.0, weights[n_kept] * at - (double)q[n_kept * V + x]);
+        total += residual[x];
+    }
+    int32_t next = 0;
+    for (int32_t x = 0; x < V && sum <= (double)uniform[2 * n_kept + 1] * total; x++) {
+        if (residual[x] > 0.0) next = x;
+        sum += residual[x];
+    }
+    return (pf_acceptance){ n_kept, next };
+}
+
+static pf_acceptance defined_block(const int32_t *draft, int32_t n, const float *q, const float *p, const float *u)
+{
+    return define_block(draft, n, q, p, u, false);
+}
+
+static pf_acceptance block_that_stops_at_the_first_failure(const int32_t *draft, int32_t n, const float *q,
+                                                           const float *p, const float *u)
+{
+    return define_block(draft, n, q, p, u, true);
 }
 
 static pf_acceptance right_tokens(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
@@ -549,6 +622,208 @@ static void tokens_alone_are_exact_whether_chosen_or_drawn(void **state)
     assert_lossless(&w, &(rule){ .choose = draw_from, .accept = right_tokens });
 }
 
+static bool is_unlikely(int32_t drawn, const float *q)
+{
+    return q[drawn] < 0.05f;
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------------------- */
+
+static void a_block_is_judged_as_its_definition_says(void **state)
+{
+    (void)state;
+    uint64_t random = 5;
+    int32_t n_kept[N_DRAFT + 1] = { 0 };
+    const world w = make_world(6, 0.7, 6);
+    for (int trial = 0; trial < 20000; trial++) {
+        float q[N_DRAFT * V], p[(N_DRAFT + 1) * V], u[2 * (N_DRAFT + 1)];
+        int32_t draft[N_DRAFT], last = 0;
+        memcpy(p, w.p[0], sizeof w.p[0]);
+        for (int32_t i = 0; i < N_DRAFT; i++) {
+            memcpy(q + i * V, w.q[last], sizeof w.q[0]);
+            last = draft[i] = draw_from(w.q[last], &random);
+            memcpy(p + (i + 1) * V, w.p[last], sizeof w.p[0]);
+        }
+        for (int32_t i = 0; i < 2 * (N_DRAFT + 1); i++) u[i] = uniform24(&random);
+        const pf_acceptance a = judge_block(draft, N_DRAFT, q, p, u), b = defined_block(draft, N_DRAFT, q, p, u);
+        n_kept[b.n_accepted]++;
+        if (a.n_accepted != b.n_accepted || a.next != b.next)
+            fail_msg("trial %d: %d tokens and %d, the definition keeps %d and %d", trial, (int)a.n_accepted,
+                     (int)a.next, (int)b.n_accepted, (int)b.next);
+    }
+    for (int32_t n = 0; n <= N_DRAFT; n++) assert_true(n_kept[n] > 500);
+}
+
+static void a_block_commits_with_the_targets_distribution(void **state)
+{
+    (void)state;
+    const world plain = make_world(1, 1.0, V), sharp = make_world(2, 2.0, 3);
+    const rule r = { .choose = draw_from, .accept = judge_block, .is_block = true };
+    assert_lossless(&plain, &r);
+    assert_lossless(&sharp, &r);
+    assert_lossless(&plain, &(rule){ .choose = draw_from, .accept = judge_block_of_tokens, .is_block = true });
+    assert_lossless(&plain,
+                    &(rule){ .choose = choose_most_probable, .accept = judge_block_of_tokens, .is_block = true });
+}
+
+/* What passes may be longer than a part that does not. */
+static void a_block_that_stops_at_the_first_part_that_does_not_pass_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w,
+                  &(rule){ .choose = draw_from, .accept = block_that_stops_at_the_first_failure, .is_block = true });
+}
+
+static void a_block_that_withholds_a_token_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw_from, .withhold = is_unlikely, .accept = judge_block, .is_block = true });
+}
+
+/* Expected tokens of a round, over the same proposals. */
+static void a_block_keeps_more_tokens_than_one_by_one(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 300000 };
+    const world w = make_world(1, 0.4, V);
+    const rule block = { .choose = draw_from, .accept = judge_block, .is_block = true };
+    const rule single = { .choose = draw_from, .accept = right_rejection };
+    int64_t n_block = 0, n_single = 0;
+    uint64_t seed = 3;
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        int32_t out[N_DRAFT + 1];
+        n_block += run_round(&w, &block, 0, &seed, out);
+        n_single += run_round(&w, &single, 0, &seed, out);
+    }
+    if (n_block < n_single + ROUNDS / 200)
+        fail_msg("%lld tokens as blocks, %lld one by one", (long long)n_block, (long long)n_single);
+}
+
+/* ---- trees --------------------------------------------------------------------------------------------------- */
+
+/* Two tokens behind the text and one behind the first, in an order that the kind says:
+ *
+ *      root -- a -- c          sampled: a from q, b from what a leaves of q, c from q behind a
+ *         `--- b               top: the two likeliest of q, and the likeliest behind a
+ */
+typedef enum { SAMPLED, SAMPLED_TOGETHER, TOP, N_TREES } tree_kind;
+enum { N_NODES = 3, TREE_TRIALS = TRIALS / 3 };
+
+typedef struct {
+    int32_t tokens[N_NODES], parents[N_NODES];
+    float q[N_NODES][V];
+} tree;
+
+static void remove_token(float *row, int32_t token)
+{
+    row[token] = 0.0f;
+    normalise(row);
+}
+
+static tree grow(const world *w, tree_kind kind, int32_t last, uint64_t *rng)
+{
+    tree t = { .parents = { -1, -1, 0 } };
+    memcpy(t.q[0], w->q[last], sizeof t.q[0]);
+    memcpy(t.q[1], w->q[last], sizeof t.q[1]);
+    t.tokens[0] = kind == TOP ? choose_most_probable(t.q[0], rng) : draw_from(t.q[0], rng);
+    if (kind != SAMPLED_TOGETHER) remove_token(t.q[1], t.tokens[0]);
+    t.tokens[1] = kind == TOP ? choose_most_probable(t.q[1], rng) : draw_from(t.q[1], rng);
+    memcpy(t.q[2], w->q[t.tokens[0]], sizeof t.q[2]);
+    t.tokens[2] = kind == TOP ? choose_most_probable(t.q[2], rng) : draw_from(t.q[2], rng);
+    return t;
+}
+
+typedef struct {
+    distributions rows; /* first: what row_of takes */
+    uint64_t *rng;
+} tree_rows;
+
+static float fresh_uniform(void *rows, int32_t n_kept, int32_t use)
+{
+    (void)n_kept;
+    (void)use;
+    return uniform24(((tree_rows *)rows)->rng);
+}
+
+/* How the distributions of a tree are declared. */
+typedef enum { DECLARES, DECLARES_NONE, DECLARES_Q_FOR_BOTH } tree_declares;
+
+static int32_t run_tree_round(const world *w, tree_kind kind, tree_declares declares, int32_t last, uint64_t *rng,
+                              int32_t *out)
+{
+    static int32_t ids[V];
+    float p[(N_NODES + 1) * V], r[V];
+    pf_declared declared[N_NODES];
+    int32_t path[N_NODES];
+    for (int32_t x = 0; x < V; x++) ids[x] = x;
+    tree t = grow(w, kind, last, rng);
+    memcpy(p, w->p[last], sizeof w->p[0]);
+    for (int32_t i = 0; i < N_NODES; i++) memcpy(p + (i + 1) * V, w->p[t.tokens[i]], sizeof w->p[0]);
+    if (declares == DECLARES_Q_FOR_BOTH) memcpy(t.q[1], t.q[0], sizeof t.q[0]);
+    for (int32_t i = 0; i < N_NODES; i++) declared[i] = (pf_declared){ ids, t.q[i], V };
+    tree_rows rows = { { p, N_NODES + 1, V }, rng };
+    const pf_drafted drafted = { t.tokens, t.parents, declares == DECLARES_NONE ? NULL : declared, N_NODES };
+    const pf_acceptance a = pf_accept_tree(&drafted, V, row_of, fresh_uniform, &rows, r, path);
+    for (int32_t i = 0; i < a.n_accepted; i++) out[i] = t.tokens[path[i]];
+    out[a.n_accepted] = a.next;
+    return a.n_accepted + 1;
+}
+
+static double test_tree(const world *w, tree_kind kind, tree_declares declares, int64_t *n_rounds)
+{
+    static int64_t joint[N_CELLS];
+    static double joint_p[N_CELLS];
+    uint64_t seed = 7;
+    memset(joint, 0, sizeof joint);
+    *n_rounds = 0;
+    for (int i = 0; i < TREE_TRIALS; i++) {
+        int32_t tokens[N_COMMITTED + N_NODES + 1], n = 0;
+        for (; n < N_COMMITTED; (*n_rounds)++)
+            n += run_tree_round(w, kind, declares, n ? tokens[n - 1] : 0, &seed, tokens + n);
+        joint[(tokens[0] * V + tokens[1]) * V + tokens[2]]++;
+    }
+    for (int32_t a = 0; a < V; a++)
+        for (int32_t b = 0; b < V; b++)
+            for (int32_t c = 0; c < V; c++)
+                joint_p[(a * V + b) * V + c] = (double)w->p[0][a] * (double)w->p[a][b] * (double)w->p[b][c];
+    return pf_chi_square_test(joint, joint_p, N_CELLS, TREE_TRIALS);
+}
+
+static void trees_commit_with_the_targets_distribution(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    const struct {
+        tree_kind kind;
+        tree_declares declares;
+    } cases[] = {
+        { SAMPLED, DECLARES }, { SAMPLED_TOGETHER, DECLARES }, { TOP, DECLARES_NONE }, { SAMPLED, DECLARES_NONE }
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        int64_t n_rounds;
+        const double tail = test_tree(&w, cases[i].kind, cases[i].declares, &n_rounds);
+        if (tail < PF_CHI_FALSE_ALARM) fail_msg("case %zu: tail probability %.2g: the rule is lossy", i, tail);
+        assert_true(2 * n_rounds < 5 * (int64_t)TREE_TRIALS); /* else the tokens are drawn one by one */
+    }
+}
+
+static void trees_that_declare_what_their_tokens_were_not_drawn_from_are_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    const struct {
+        tree_kind kind;
+        tree_declares declares;
+    } cases[] = { { SAMPLED, DECLARES_Q_FOR_BOTH }, { TOP, DECLARES } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        int64_t n_rounds;
+        const double tail = test_tree(&w, cases[i].kind, cases[i].declares, &n_rounds);
+        if (tail >= PF_CHI_FALSE_ALARM) fail_msg("case %zu: tail probability %.2g: this test cannot tell", i, tail);
+    }
+}
+
 /* ---- rules that are wrong ------------------------------------------------------------------------------------ */
 
 static void round_to_6_bits(float *q)
@@ -573,11 +848,6 @@ static void drawing_from_all_of_q_and_declaring_its_head_is_caught(void **state)
     (void)state;
     const world w = make_world(1, 1.0, V);
     assert_caught(&w, &(rule){ .choose = draw_from, .declare = declare_top_5, .accept = right_rejection });
-}
-
-static bool is_unlikely(int32_t drawn, const float *q)
-{
-    return q[drawn] < 0.05f;
 }
 
 static void withholding_a_drawn_token_is_caught(void **state)
@@ -777,6 +1047,13 @@ int main(void)
         cmocka_unit_test(rejection_commits_with_the_targets_distribution),
         cmocka_unit_test(rejection_is_exact_for_a_draft_that_was_tempered_and_truncated_before_the_draw),
         cmocka_unit_test(tokens_alone_are_exact_whether_chosen_or_drawn),
+        cmocka_unit_test(a_block_is_judged_as_its_definition_says),
+        cmocka_unit_test(a_block_commits_with_the_targets_distribution),
+        cmocka_unit_test(a_block_that_stops_at_the_first_part_that_does_not_pass_is_caught),
+        cmocka_unit_test(a_block_that_withholds_a_token_is_caught),
+        cmocka_unit_test(a_block_keeps_more_tokens_than_one_by_one),
+        cmocka_unit_test(trees_commit_with_the_targets_distribution),
+        cmocka_unit_test(trees_that_declare_what_their_tokens_were_not_drawn_from_are_caught),
         cmocka_unit_test(the_loop_that_the_wrong_rules_share_is_right_by_itself),
         cmocka_unit_test(stopping_by_the_row_and_not_by_the_drawn_token_is_lossless),
         cmocka_unit_test(stopping_behind_a_drawn_token_is_lossless),

@@ -240,19 +240,22 @@ static void a_stop_token_on_a_trees_path_ends_the_sequence_there(void **state)
 }
 
 /* Nor is what a drawn token was drawn from told apart along more paths than one. */
-static void rejection_judges_the_leading_chain_of_a_tree(void **state)
+static void methods_that_sample_judge_all_of_a_tree(void **state)
 {
     (void)state;
     const pf_sampling cold = { .temperature = 1e-4f, .top_p = 1.0f, .seed = 4 }; /* all but greedy */
-    bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.sampling = cold;
-    open.method = PF_METHOD_REJECTION;
-    ask_open(&b, open);
-    const int32_t tokens[] = { b.text[1], b.text[2], b.text[2] }, parents[] = { -1, -1, 0 };
-    const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 3);
-    assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 1, PF_FINISH_NONE);
-    close_bench(&b);
+    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_BLOCK, PF_METHOD_COUPLED };
+    for (size_t i = 0; i < PF_COUNT(methods); i++) {
+        bench b = open_plain_bench();
+        pf_open open = near_peer_open(1);
+        open.sampling = cold;
+        open.method = methods[i];
+        ask_open(&b, open);
+        const int32_t tokens[] = { b.text[1], b.text[2], b.text[2] }, parents[] = { -1, -1, 0 };
+        const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 3);
+        assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 3, 2, PF_FINISH_NONE);
+        close_bench(&b);
+    }
 }
 
 /* A text, and the rows behind each of its tokens. */
@@ -842,7 +845,7 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
     open.sampling.temperature = -1.0f;
     assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
     open = near_peer_open(1);
-    open.method = PF_METHOD_BLOCK;
+    open.method = (pf_method)9;
     assert_int_equal(ask_refusal(&b, open)->status, PF_UNSUPPORTED);
     open = near_peer_open(1);
     open.stop_tokens = many_stops;
@@ -888,7 +891,7 @@ static void refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_
     const int32_t n_bad = PF_MAX_BATCH_SEQUENCES - 3; /* and four sequences */
     for (int32_t i = 0; i < n_bad; i++) {
         opens[i] = near_peer_open(100);
-        opens[i].method = PF_METHOD_BLOCK;
+        opens[i].method = (pf_method)9;
     }
     opens[n_bad] = near_peer_open(1);
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = n_bad + 1 });
@@ -1163,7 +1166,7 @@ int main(void)
         cmocka_unit_test(a_proposal_is_judged_up_to_its_first_invalid_token),
         cmocka_unit_test(the_targets_path_of_a_tree_is_kept_and_the_text_continues),
         cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),
-        cmocka_unit_test(rejection_judges_the_leading_chain_of_a_tree),
+        cmocka_unit_test(methods_that_sample_judge_all_of_a_tree),
         cmocka_unit_test(rejection_decides_each_position_by_its_own_uniforms),
         cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),

@@ -232,7 +232,7 @@ static void plain_decoding_is_one_text_under_every_method(void **state)
     (void)state;
     pair p = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
     const pf_sampling sampling = { .temperature = 1.5f, .top_p = 1.0f, .seed = 5 };
-    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_COUPLED };
+    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_BLOCK, PF_METHOD_COUPLED };
     int32_t expected[N_NEW];
     pf_tiny_side_decode(&p.target, &sampling, PROMPTS[0], N_PROMPT, N_NEW, expected);
     for (size_t i = 0; i < PF_COUNT(methods); i++) {
@@ -253,7 +253,10 @@ static void a_draft_that_is_the_target_has_every_token_accepted(void **state)
     const struct {
         pf_method method;
         pf_sampling sampling;
-    } cases[] = { { PF_METHOD_GREEDY, GREEDY }, { PF_METHOD_COUPLED, warm }, { PF_METHOD_REJECTION, warm } };
+    } cases[] = { { PF_METHOD_GREEDY, GREEDY },
+                  { PF_METHOD_COUPLED, warm },
+                  { PF_METHOD_REJECTION, warm },
+                  { PF_METHOD_BLOCK, warm } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         const pf_duet_request request = request_of(0, cases[i].method, cases[i].sampling, 4);
         pf_duet_text text;
@@ -483,33 +486,32 @@ static const pf_tiny_model SMALL_TARGET = {
 static const pf_tiny_model SMALL_DRAFT = {
     .seed = 22, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
 };
-static const pf_sampling SMALL_SAMPLING = { .temperature = 3.0f, .top_p = 0.95f };
 static const int32_t SMALL_PROMPT[] = { 3, 1, 4 };
 
 /* Tokens 1 and 2 behind the prompt and its first new token, which comes from the prefill and is counted with them:
  * the joint of all three. */
-static void distribution_of(const pf_tiny_side *target, const pf_logit_rules *rules, const int32_t *prefix, int32_t n,
-                            float *out)
+static void distribution_of(const pf_tiny_side *target, const pf_sampling *sampling, const pf_logit_rules *rules,
+                            const int32_t *prefix, int32_t n, float *out)
 {
     float logits[V];
     max_align_t scratch[1024];
     assert_true(pf_sampling_scratch_bytes(V) <= sizeof scratch);
     define_logits(target, rules, NULL, 0, prefix, n, logits);
-    assert_status(pf_sampling_distribution(&SMALL_SAMPLING, pf_model_kernels(target->model), logits, V, out, scratch),
-                  PF_OK);
+    assert_status(pf_sampling_distribution(sampling, pf_model_kernels(target->model), logits, V, out, scratch), PF_OK);
 }
 
-static void enumerate(const pf_tiny_side *target, const pf_logit_rules *rules, double *expected)
+static void enumerate(const pf_tiny_side *target, const pf_sampling *sampling, const pf_logit_rules *rules,
+                      double *expected)
 {
     int32_t prefix[] = { SMALL_PROMPT[0], SMALL_PROMPT[1], SMALL_PROMPT[2], 0, 0 };
     float first[V], second[V], third[V];
-    distribution_of(target, rules, prefix, 3, first);
+    distribution_of(target, sampling, rules, prefix, 3, first);
     for (int32_t a = 0; a < V; a++) {
         prefix[3] = a;
-        distribution_of(target, rules, prefix, 4, second);
+        distribution_of(target, sampling, rules, prefix, 4, second);
         for (int32_t b = 0; b < V; b++) {
             prefix[4] = b;
-            distribution_of(target, rules, prefix, 5, third);
+            distribution_of(target, sampling, rules, prefix, 5, third);
             for (int32_t c = 0; c < V; c++)
                 expected[(a * V + b) * V + c] = (double)first[a] * (double)second[b] * (double)third[c];
         }
@@ -519,8 +521,21 @@ static void enumerate(const pf_tiny_side *target, const pf_logit_rules *rules, d
 /* n_excluded: of EXCLUDED, ranges that the draft does not propose. */
 static const int32_t EXCLUDED[] = { 0, 2, 7, 8, 11, 99 };
 
-static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_t n_excluded,
-                                   const pf_logit_rules *rules, pf_duet_tamper *tamper, int32_t *n_refused)
+/* What the statistics are of, besides what a test says. */
+typedef struct {
+    pf_method method;
+    pf_sampling sampling;
+    uint64_t n_batches;
+} small_setting;
+
+enum { FEWER_BATCHES = BATCHES / 2 };
+
+static const small_setting USUAL = { .method = PF_METHOD_REJECTION,
+                                     .sampling = { .temperature = 3.0f, .top_p = 0.95f },
+                                     .n_batches = BATCHES };
+
+static double test_setting(const small_setting *setting, pf_peer *lookup, int32_t max_declared, int32_t n_excluded,
+                           const pf_logit_rules *rules, pf_duet_tamper *tamper, int32_t *n_refused)
 {
     pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
     pf_peer *drafter = lookup ? lookup : p.drafter;
@@ -531,16 +546,16 @@ static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_
     memset(counts, 0, sizeof counts);
     pf_logit_rules defined = *rules;
     defined.n_prompt = 3;
-    enumerate(&p.target, &defined, expected);
+    enumerate(&p.target, &setting->sampling, &defined, expected);
     *n_refused = 0;
-    for (uint64_t batch = 0; batch < BATCHES; batch++) {
+    for (uint64_t batch = 0; batch < setting->n_batches; batch++) {
         for (uint64_t i = 0; i < AT_ONCE; i++) {
             requests[i] = (pf_duet_request){ .sequence = i,
                                              .prompt = SMALL_PROMPT,
                                              .n_prompt = 3,
                                              .n_new = 4, /* so that two are drafted, and judged to the bonus */
-                                             .sampling = SMALL_SAMPLING,
-                                             .method = PF_METHOD_REJECTION,
+                                             .sampling = setting->sampling,
+                                             .method = setting->method,
                                              .draft_len = 2,
                                              .max_declared = max_declared,
                                              .excluded = EXCLUDED,
@@ -556,7 +571,13 @@ static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_
         }
     }
     close_pair(&p);
-    return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
+    return pf_chi_square_test(counts, expected, V * V * V, (int64_t)setting->n_batches * AT_ONCE);
+}
+
+static double test_three_tokens_of(pf_peer *lookup, int32_t max_declared, int32_t n_excluded,
+                                   const pf_logit_rules *rules, pf_duet_tamper *tamper, int32_t *n_refused)
+{
+    return test_setting(&USUAL, lookup, max_declared, n_excluded, rules, tamper, n_refused);
 }
 
 static double test_three_tokens(int32_t max_declared, int32_t n_excluded, const pf_logit_rules *rules,
@@ -655,6 +676,58 @@ static void rejection_is_exact_with_a_cascade(void **state)
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
     assert_true(counts.n_lookups > TRIALS / 100);
     assert_true(counts.n_models > TRIALS / 100);
+}
+
+/* Three temperatures, with and without filters and penalties; exact, declared and absent probabilities. */
+static void a_block_over_models_has_the_targets_distribution(void **state)
+{
+    (void)state;
+    const pf_sampling samplings[] = { { .temperature = 3.0f, .top_p = 0.95f },
+                                      { .temperature = 1.0f },
+                                      { .temperature = 6.0f, .top_k = 9, .min_p = 0.02f } };
+    const pf_logit_rules penalties = { .repetition_penalty = 1.5f,
+                                       .frequency_penalty = 1.5f,
+                                       .presence_penalty = -0.8f };
+    const int32_t declares[] = { V, 4, 0 };
+    for (size_t i = 0; i < PF_COUNT(samplings); i++) {
+        const small_setting setting = { .method = PF_METHOD_BLOCK,
+                                        .sampling = samplings[i],
+                                        .n_batches = i == 0 ? 2 * BATCHES : FEWER_BATCHES };
+        int32_t n_refused;
+        const double tail =
+            test_setting(&setting, NULL, declares[i], 0, i == 1 ? &penalties : &NO_RULES, NULL, &n_refused);
+        if (tail < PF_CHI_FALSE_ALARM) fail_msg("setting %zu: tail probability %.2g: the loop is lossy", i, tail);
+        if (n_refused < TRIALS / 100) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+    }
+}
+
+/* A tree in the place of a chain: a second choice beside its first token. */
+static void grow_tree(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    static const int32_t parents[] = { -1, -1, 0 };
+    static int32_t tokens[AT_ONCE][3];
+    int32_t *t = tokens[proposal->sequence];
+    if (proposal->n_tokens < 2) return;
+    t[0] = proposal->tokens[0];
+    t[1] = (proposal->tokens[0] + 1) % V;
+    t[2] = proposal->tokens[1];
+    proposal->tokens = t;
+    proposal->parents = parents;
+    proposal->n_tokens = 3;
+    proposal->declared = NULL;
+}
+
+static void trees_over_models_are_exact_when_sampling(void **state)
+{
+    (void)state;
+    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_BLOCK };
+    for (size_t i = 0; i < PF_COUNT(methods); i++) {
+        const small_setting setting = { .method = methods[i], .sampling = USUAL.sampling, .n_batches = FEWER_BATCHES };
+        int32_t n_refused;
+        const double tail = test_setting(&setting, NULL, 0, 0, &NO_RULES, grow_tree, &n_refused);
+        if (tail < PF_CHI_FALSE_ALARM) fail_msg("method %zu: tail probability %.2g: the loop is lossy", i, tail);
+    }
 }
 
 /* A lookup that declared the frequencies as if its token had been drawn from them. */
@@ -817,6 +890,8 @@ int main(void)
         cmocka_unit_test(rejection_is_exact_with_bare_tokens),
         cmocka_unit_test(rejection_is_exact_with_tokens_that_are_looked_up),
         cmocka_unit_test(rejection_is_exact_with_a_cascade),
+        cmocka_unit_test(a_block_over_models_has_the_targets_distribution),
+        cmocka_unit_test(trees_over_models_are_exact_when_sampling),
         cmocka_unit_test(frequencies_declared_for_looked_up_tokens_are_caught),
         cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),
         cmocka_unit_test(drawn_tokens_judged_as_bare_ones_are_exact),

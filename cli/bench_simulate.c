@@ -35,6 +35,7 @@ static void add_json(grid *g, const pf_forecast_point *p, const pf_forecast *for
     json_object_set_new(object, "ahead_bound", pf_json_number(forecast->ahead_bound));
     json_object_set_new(object, "best_draft_len", json_integer(forecast->best_len));
     json_object_set_new(object, "speculation", pf_json_speculation(&forecast->speculation));
+    json_object_set_new(object, "speculation_ahead", pf_json_speculation(&forecast->ahead));
     json_array_append_new(g->points, object);
 }
 

@@ -198,6 +198,8 @@ static const struct pf_option_row draft_running_rows[] = {
         .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "draft-ahead", "WHEN", "with -d and --verifier: draft likely outcomes while it verifies: on, off (off)",
         KIND_CHOICE, .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
+    ROW(0, "draft-branches", "N", "with --draft-ahead: outcomes of a sequence that are drafted for, at most (16)",
+        KIND_INT, .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_branches), .min = 1, .max = 64),
     ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
         .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_passes), .choices = draft_passes_choices),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
@@ -243,6 +245,8 @@ GROUP(pf_options_http, "HTTP", http_rows);
 static const struct pf_option_row worker_drafter_rows[] = {
     ROW(0, "draft-ahead", "WHEN", "draft for likely outcomes while engines verify: on, off (off)", KIND_CHOICE,
         .of = PF_OPTION_OF_MODEL, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
+    ROW(0, "draft-branches", "N", "with --draft-ahead: outcomes of a sequence that are drafted for, at most (16)",
+        KIND_INT, .of = PF_OPTION_OF_MODEL, .offset = AT(draft_branches), .min = 1, .max = 64),
     ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
         .of = PF_OPTION_OF_MODEL, .offset = AT(draft_passes), .choices = draft_passes_choices),
     ROW(0, "drafter", "NAME", "model; ngram, suffix: lookups, for any target, without -m; cascade (model)", KIND_CHOICE,

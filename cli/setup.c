@@ -87,6 +87,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .strict = options->strict,
         .warn = pf_setup_warn,
         .draft_ahead = drafts_ahead(options, is_draft),
+        .draft_branches = options->draft_branches,
         .backend = !is_draft && options->verifies_on == PF_VERIFIES_ON_CUDA ? "cuda" : "cpu",
     };
     if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */

@@ -55,13 +55,14 @@ static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_err
 }
 
 /* Sequences share the pages, and few are long at once. */
-enum { KV_SEQUENCES = 8 };
+enum { KV_SEQUENCES = 8, MOST_BRANCHES = 64 };
 
 /* Outcomes that are drafted for at once: of a sequence no more than are likely, and of all no more than rows that share a read. */
 static int32_t count_branches(const pf_engine_options *options, int32_t max_sequences)
 {
-    enum { OF_SEQUENCE = 16, OF_ALL = 64 };
-    return options->draft_ahead ? pf_min(OF_SEQUENCE * max_sequences, OF_ALL) : 0;
+    enum { OF_SEQUENCE = 16 };
+    const int32_t of_sequence = options->draft_branches > 0 ? options->draft_branches : OF_SEQUENCE;
+    return options->draft_ahead ? pf_min(of_sequence * max_sequences, MOST_BRANCHES) : 0;
 }
 
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
@@ -273,6 +274,7 @@ static pf_status check_options(const char *model, const pf_engine_options *optio
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
+    PF_TRY(check_option(model, "draft_branches", options->draft_branches, MOST_BRANCHES, error));
     PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_BATCH_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
 }

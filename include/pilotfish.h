@@ -151,6 +151,8 @@ typedef struct {
     bool
         draft_ahead; /* a drafter drafts for likely outcomes while its proposals are verified: as a server, and beside a far verifier.
                          It takes pages and tables of the KV cache for up to 64 branches */
+    int32_t
+        draft_branches; /* of draft_ahead: outcomes of a sequence that are drafted for, at most; 0: 16, and 64 of all sequences */
 } pf_engine_options;
 
 /* Load a model directory. A model without tokenizer.json, or with one that is not supported, loads all the same; its tokenizer

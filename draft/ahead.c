@@ -296,11 +296,12 @@ static void plan(pf_outcome_cache *c, const pf_host_sequence *s)
     double acceptance[PF_MAX_DRAFT_TOKENS];
     for (int32_t i = 0; i < n; i++)
         acceptance[i] = pf_length_acceptance_at(&state->adaptive.length, state->adaptive.margins.margins[i]);
+    const int32_t most = c->of_sequence > 0 ? pf_min(c->of_sequence, c->n_branches) : c->n_branches;
     const bool has_bonus = pf_host_draft_room_at(c->host, s, slot->base + n + 1) > 0;
     pf_outcome outcomes[PF_OUTCOMES_MAX];
     const int32_t n_outcomes =
         pf_outcomes_rank(&c->shares, slot->rows, acceptance, n, has_bonus ? PF_OUTCOME_CANDIDATES : 0,
-                         pf_min(c->n_branches, PF_OUTCOMES_MAX), outcomes);
+                         pf_min(most, PF_OUTCOMES_MAX), outcomes);
     const int32_t n_chosen = choose_count(c, outcomes, n_outcomes, n + 1);
     for (int32_t i = 0; i < n_chosen; i++) {
         const pf_outcome *o = &outcomes[i];

@@ -88,7 +88,8 @@ typedef struct {
     int32_t n_branches;        /* 0: nothing is drafted ahead */
     pf_ahead_slot *slots;      /* [max_sequences] */
     pf_outcome_shares shares;
-    bool if_it_pays; /* by the owner: false: always, whatever the time */
+    int32_t of_sequence; /* by the owner: branches of a sequence, at most; 0: n_branches */
+    bool if_it_pays;     /* by the owner: false: always, whatever the time */
     pf_ahead_trial trial;
     double away_ns;    /* of a proposal, until its verdict: smoothed; 0: not known */
     double spread_ns;  /* by which it differs */

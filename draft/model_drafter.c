@@ -648,6 +648,7 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     d->parallel.mask = config->pard ? config->pard_token : -1;
     d->parallel.asked = config->passes;
     d->ahead.if_it_pays = config->ahead_if_it_pays;
+    d->ahead.of_sequence = config->ahead_branches;
     d->cache.config = (pf_sequence_cache_config){ .backend = backend,
                                                   .n_slots = config->max_sequences,
                                                   .forgets = config->no_prefix_cache,

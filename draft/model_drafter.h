@@ -54,6 +54,7 @@ typedef struct {
     int32_t pard_token;    /* of pard: the mask */
     pf_passes passes;      /* of pard: in how many passes a proposal is drafted */
     bool no_prefix_cache;  /* nothing is kept of closed sequences, nor shared between open ones */
+    int32_t ahead_branches; /* of a sequence, where it is drafted ahead, at most; 0: as many as the backend has forks */
     bool
         ahead_if_it_pays; /* of drafting ahead (pf_peer_work_ahead): passes by the time of the verdict, and none where rounds are not
                               faster by it (draft/ahead.h); else whenever it is asked for. False gives the same passes each time */

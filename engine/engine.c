@@ -37,7 +37,8 @@ struct pf_engine {
     pf_context *context;
     pf_model_info info;
     pf_vocab_texts texts;
-    pf_option_words words; /* as asked for */
+    pf_option_words words;  /* as asked for */
+    int32_t draft_branches; /* of a sequence */
     bool has_role;
     size_t role_bytes; /* that it reserves, of the machine's memory */
 };
@@ -58,11 +59,15 @@ static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_err
 enum { KV_SEQUENCES = 8, MOST_BRANCHES = 64 };
 
 /* Outcomes that are drafted for at once: of a sequence no more than are likely, and of all no more than rows that share a read. */
-static int32_t count_branches(const pf_engine_options *options, int32_t max_sequences)
+static int32_t count_branches(const pf_engine_options *options)
 {
     enum { OF_SEQUENCE = 16 };
-    const int32_t of_sequence = options->draft_branches > 0 ? options->draft_branches : OF_SEQUENCE;
-    return options->draft_ahead ? pf_min(of_sequence * max_sequences, MOST_BRANCHES) : 0;
+    return options->draft_branches > 0 ? options->draft_branches : OF_SEQUENCE;
+}
+
+static int32_t count_forks(const pf_engine_options *options, int32_t max_sequences)
+{
+    return options->draft_ahead ? pf_min(count_branches(options) * max_sequences, MOST_BRANCHES) : 0;
 }
 
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
@@ -70,7 +75,8 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
     const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
-    const int32_t max_forks = count_branches(options, max_sequences);
+    const int32_t max_forks = count_forks(options, max_sequences);
+    engine->draft_branches = count_branches(options);
     const int32_t wanted_logits = max_sequences * rows_per_sequence + max_forks,
                   max_rows = pf_context_default_rows(engine->model);
     const pf_context_config config = {
@@ -466,6 +472,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .pard_token = pard_token,
         .passes = passes,
         .no_prefix_cache = options.no_prefix_cache,
+        .ahead_branches = engine->draft_branches,
         .ahead_if_it_pays = true,
         .stop = stop_of(&options, served),
         .info = &engine->info,

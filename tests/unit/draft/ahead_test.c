@@ -422,6 +422,21 @@ static void an_adaptive_proposal_is_the_drafts_own_text(void **state)
     close_bench(&b);
 }
 
+static void a_sequence_has_no_more_branches_than_it_may_have(void **state)
+{
+    (void)state;
+    for (int32_t most = 1; most <= 4; most++) {
+        bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_forks = N_FORKS },
+                             (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .ahead_branches = most });
+        (void)work_ahead(&b, 1);
+        (void)begin_drafting(&b, open_of(PF_METHOD_GREEDY), 77);
+        const uint64_t before = pf_model_drafter_counts(b.peer).n_rows;
+        assert_int_equal(work_ahead(&b, 1), 1);
+        assert_in_range(pf_model_drafter_counts(b.peer).n_rows - before, 1, most);
+        close_bench(&b);
+    }
+}
+
 /* By a clock of its own: a pass takes 1 ms, and the verdict comes after AWAY_MS. */
 static void a_pass_that_a_verdict_would_wait_for_is_not_begun(void **state)
 {
@@ -501,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_round_with_drafting_ahead_allocates_nothing),
         cmocka_unit_test(a_hit_is_drawn_from_what_it_declares),
         cmocka_unit_test(an_adaptive_proposal_is_the_drafts_own_text),
+        cmocka_unit_test(a_sequence_has_no_more_branches_than_it_may_have),
         cmocka_unit_test(a_pass_that_a_verdict_would_wait_for_is_not_begun),
         cmocka_unit_test(nothing_is_drafted_ahead_where_rounds_are_slower_by_it),
     };

@@ -368,9 +368,8 @@ const pf_command pf_command_bench_acceptance = {
         "draft\n"
         "tokens are accepted as often as is said, and whose passes take --simulate-token-ms (3) and "
         "--simulate-step-ms\n"
-        "(20). bound is what the formulas allow: in turns, and of a worker that drafts ahead with every proposal there "
-        "when\n"
-        "the verdict comes.\n",
+        "(20). bound is what the formulas allow: in turns, and ahead with every proposal there when the verdict "
+        "comes.\n",
     .examples = "  pilotfish bench acceptance -m models/target -d models/draft --draft-len 2,4,8\n"
                 "  pilotfish bench acceptance -m models/target --draft-worker unix:/tmp/worker.sock --limit 20 --json\n"
                 "  pilotfish bench acceptance --simulate --simulate-acceptance 0.6,0.8 --draft-len 2,5,auto\n",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 static const double CLEAR = 1.10; /* a gain that ends a trial after a block of each */
+static const double LEAST = 1.05; /* that is worth the cores: less may be chance */
 enum {
     BLOCKS = 4,      /* of a trial, at most */
     FIRST_REST = 40, /* blocks: a trial costs at most a twentieth of what the worse way is worse by, */
@@ -48,11 +49,11 @@ static void decide(pf_ahead_trial *t, bool is_off)
     t->is_off = t->found_off = is_off;
 }
 
-/* The rate with, by that without; 1: not known, by a clock that stands. */
+/* The rate with, by that without; LEAST: not known, by a clock that stands. */
 static double gain_of(pf_ahead_trial *t)
 {
     const double without = mean_ns(&t->arms[0]), with = mean_ns(&t->arms[1]);
-    return with > 0.0 && without > 0.0 ? without / with : 1.0;
+    return with > 0.0 && without > 0.0 ? without / with : LEAST;
 }
 
 static void end_block(pf_ahead_trial *t)
@@ -68,7 +69,7 @@ static void end_block(pf_ahead_trial *t)
     if (t->n_phase < 2 || (gain < CLEAR && t->n_phase < BLOCKS))
         t->is_off = !t->is_off;
     else
-        decide(t, gain < 1.0);
+        decide(t, gain < LEAST);
 }
 
 void pf_ahead_trial_observe(pf_ahead_trial *t, double tokens, uint64_t ns, bool is_last)

@@ -4,7 +4,7 @@
  *      trial    with | without | with | without    four blocks of PF_AHEAD_BLOCK rounds; two where it clearly pays
  *      rest     what was better, for tens of blocks; twice as many after each trial that finds the same, up to a limit
  *
- * A round is the time from a verdict to the next one of the same sequence. The better way is that of more tokens a second. These are the
+ * A round is the time from a verdict to the next one of the same sequence. Drafting ahead is kept where it gives at least 1.05 times the tokens a second. These are the
  * tokens that its rounds are expected to commit, by their lengths and acceptance rates: how many are accepted by chance would take
  * hundreds of rounds to average out, while times differ little from round to round. The slowest and the fastest rounds of either way are
  * left out: a stall says nothing about it.

@@ -124,6 +124,9 @@ def plots():
                                   [(f'{MACHINES[row["machine"]]["processor"].split(" (")[0].replace("AMD EPYC, ", "").replace("AMD EPYC ", "")}: {row["setting"]}',
                                     [("length 4", number(row["length 4"])), ("auto", number(row["auto"]))])
                                    for row in series("summary_speculation")], "two cores each; greedy, texts identical")
+    yield "draft_ahead.svg", bars("Verdicts for which a proposal was drafted ahead, bundled pair",
+                                  [(f'{row["branches"]} outcomes drafted for', [("rate of hits", number(row["rate of hits"]))])
+                                   for row in series("draft_ahead_fan_out")], "verifier 20 ms, drafter 3 ms a pass, 5 tokens; 1 is every verdict")
     decode = series("1b_throughput")
     yield "limits.svg", bars("Llama-3.2-1B shape by its limits, two Zen 5 cores",
                              [(row["subject"], [("decode by a bare read", number(row["decode, of the bare read"].split(" (")[0])),

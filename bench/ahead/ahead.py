@@ -29,6 +29,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET, DRAFT = ROOT / "models/target", ROOT / "models/draft"
 K, DRAFT_MS, VERIFY_MS = 5, 3, 20
+N_TEXTS = 16
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 
 
@@ -149,34 +150,33 @@ def metrics_of(address):
     return values
 
 
-def measure_served(bench, n_sequences):
-    """Share of the rounds behind the first token that had a proposal, and tokens a round."""
+def measure_served(bench, n_at_once):
+    """N_TEXTS requests, so many at once: the share of rounds behind the first token that had a proposal, tokens a round, tokens/s."""
     with bench.worker("--draft-ahead", "on", "--simulate-token-ms", DRAFT_MS) as (worker, _), \
             bench.serve("serve", TARGET, "--listen", "127.0.0.1:0", "--draft-worker", worker, "--draft-len", K, "--simulate-step-ms",
-                        VERIFY_MS, "--max-sequences", n_sequences) as (address, _):
+                        VERIFY_MS, "--max-sequences", n_at_once) as (address, _):
         def complete(prompt):
             body = json.dumps({"prompt": prompt, "max_tokens": bench.options.tokens, "temperature": 0, "ignore_eos": True}).encode()
             request = urllib.request.Request(f"http://{address}/v1/completions", body, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.load(answer)
-        texts = prompts(n_sequences)
+        texts = prompts(N_TEXTS)
         complete(texts[0])
         before, begin = metrics_of(address), time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(n_sequences) as pool:
-            list(pool.map(complete, (texts * n_sequences)[:n_sequences]))
+        with concurrent.futures.ThreadPoolExecutor(n_at_once) as pool:
+            list(pool.map(complete, texts))
         took = time.monotonic() - begin
         after = metrics_of(address)
     grown = {name: after[name] - before.get(name, 0.0) for name in after}
     drafts, accepted = grown["vllm:spec_decode_num_drafts_total"], grown["vllm:spec_decode_num_accepted_tokens_total"]
-    tokens = grown["vllm:generation_tokens_total"]
-    rounds = tokens - accepted - n_sequences
-    return drafts / rounds, 1 + accepted / drafts, tokens / took
+    rounds = grown["vllm:generation_tokens_total"] - accepted - N_TEXTS
+    return drafts / rounds, 1 + accepted / drafts, grown["vllm:generation_tokens_total"] / took
 
 
 def measure_many(bench):
     rows = []
     alone = measure_served(bench, 1)
-    for n, (share, length, rate) in ((1, alone), (16, measure_served(bench, 16))):
+    for n, (share, length, rate) in ((1, alone), (N_TEXTS, measure_served(bench, N_TEXTS))):
         rows.append(["bundled target, 20 ms", n, f"{share:.3f}", f"{length:.2f}", f"{length / alone[1]:.3f}", f"{rate:.1f}"])
     document = json.loads(bench.run("bench", "acceptance", "--simulate", "--simulate-batch", "1,16,64", "--draft-len", K, "--json"))
     points = document["simulated"]

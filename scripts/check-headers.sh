@@ -22,7 +22,7 @@ avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16)
 
 # Included rather than compiled, so that unused static functions are no warnings: C on standard input.
 check() {
-    "$compiler" -std=c11 -D_GNU_SOURCE -I. -I"$generated" -Itests/cuda-shim/include -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+    "$compiler" -std=c11 -D_GNU_SOURCE -I. -Iinclude -I"$generated" -Itests/cuda-shim/include -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
         -Wno-unused-function "$@" "${libraries[@]}" -x c -fsyntax-only -
 }
 

@@ -89,9 +89,9 @@ typedef struct {
     int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;  /* 0: by temperature */
     pf_draft_ahead draft_ahead;
-    int32_t draft_branches;   /* 0: the engine's default */
-    const char *draft_passes; /* as in pf_role_options */
-    bool is_worker;           /* the engine that is opened serves as a drafter */
+    int32_t draft_branches;                      /* 0: the engine's default */
+    const char *draft_passes, *target_tokenizer; /* as in pf_role_options */
+    bool is_worker;                              /* the engine that is opened serves as a drafter */
     uint64_t simulate_token_ns, simulate_step_ns;
 
     /* running */

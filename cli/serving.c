@@ -53,6 +53,7 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
             serve.draft_passes = playing.draft_passes;
+            serve.target_tokenizer = playing.target_tokenizer;
             status = pf_engine_serve(engine, &serve, error);
         }
     }

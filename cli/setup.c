@@ -138,6 +138,7 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
                            .simulate_ns = drafts ? options->simulate_token_ns : options->simulate_step_ns,
                            .stop = pf_interrupt_flag(),
                            .draft_passes = options->draft_passes,
+                           .target_tokenizer = drafts ? options->target_tokenizer : NULL,
                            .no_prefix_cache = true }; /* a request keeps its sequence for the next where it says so */
     if (!drafts || out->simulate_ns == 0) return PF_OK;
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);

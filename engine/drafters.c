@@ -35,14 +35,15 @@ pf_status pf_lookup_drafter_create(pf_drafts_by by, const pf_model_info *target,
     return pf_suffix_drafter_create(target, &config, out, error);
 }
 
-pf_status pf_engine_make_cascade(const pf_engine *engine, uint64_t corpus_bytes, pf_peer **peer, pf_error *error)
+pf_status pf_engine_make_cascade(uint64_t corpus_bytes, pf_peer **peer, pf_error *error)
 {
     pf_model_info draft;
     pf_peer *lookup, *model = *peer;
-    pf_engine_info(engine, &draft);
     *peer = NULL;
-    const pf_status status = pf_lookup_drafter_create(PF_DRAFTS_BY_SUFFIX, &draft, draft.max_sequences, draft.max_draft,
-                                                      corpus_bytes, &lookup, error);
+    pf_status status = pf_peer_info(model, &draft, error); /* of the vocabulary that it speaks */
+    if (status == PF_OK)
+        status = pf_lookup_drafter_create(PF_DRAFTS_BY_SUFFIX, &draft, draft.max_sequences, draft.max_draft,
+                                          corpus_bytes, &lookup, error);
     if (status != PF_OK) {
         pf_peer_destroy(model);
         return status;
@@ -54,7 +55,7 @@ static pf_status make_cascade(const pf_drafter_options *o, pf_peer **out, pf_err
 {
     pf_peer *peer;
     PF_TRY(pf_engine_drafter(o->draft, o->role, &peer, error));
-    const pf_status status = pf_engine_make_cascade(o->draft, o->suffix_corpus_bytes, &peer, error);
+    const pf_status status = pf_engine_make_cascade(o->suffix_corpus_bytes, &peer, error);
     if (status == PF_OK)
         *out = peer;
     else

@@ -12,6 +12,7 @@
 #include "engine/option_words.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
+#include "engine/token_map.h"
 #include "engine/versioned.h"
 #include "host/answer.h"
 #include "host/sequence_host.h"
@@ -39,6 +40,14 @@ struct pf_engine {
     pf_vocab_texts texts;
     pf_option_words words;  /* as asked for */
     int32_t draft_branches; /* of a sequence */
+
+    /* Of a role as a drafter for another vocabulary: the target's, and the model in it. */
+    pf_tokenizer *target_tokenizer;
+    pf_token_map map;
+    pf_mapped_backend *mapped;
+    pf_vocab_texts target_texts;
+    pf_model_info mapped_info;
+
     bool has_role;
     size_t role_bytes; /* that it reserves, of the machine's memory */
 };
@@ -111,16 +120,17 @@ static const char *token_text(const void *user, int32_t id, size_t *n_bytes)
     return pf_tokenizer_token_bytes(user, id, n_bytes);
 }
 
-static pf_status describe_vocabulary(pf_engine *engine, pf_error *error)
+/* texts: filled in, and kept for as long as the info. */
+static pf_status describe_vocabulary(const pf_tokenizer *tokenizer, pf_vocab_texts *texts, pf_model_info *info,
+                                     pf_error *error)
 {
-    pf_model_info *info = &engine->info;
-    if (!engine->tokenizer) return PF_OK;
-    const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
+    if (!tokenizer) return PF_OK;
+    const int32_t n_tokens = pf_tokenizer_vocab_size(tokenizer);
     if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
-    engine->texts = (pf_vocab_texts){ .token = token_text, .user = engine->tokenizer };
-    info->texts = &engine->texts;
+    *texts = (pf_vocab_texts){ .token = token_text, .user = (void *)(uintptr_t)tokenizer };
+    info->texts = texts;
     pf_vocab_hash(info);
-    return pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint, error);
+    return pf_tokenizer_fingerprint(tokenizer, info->vocab_size, info->vocab_fingerprint, error);
 }
 
 static pf_status describe(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
@@ -140,7 +150,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
         .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);
-    PF_TRY(describe_vocabulary(engine, error));
+    PF_TRY(describe_vocabulary(engine->tokenizer, &engine->texts, info, error));
     const pf_config *config = pf_engine_config(engine);
     info->names_ends = true;
     for (int32_t i = 0; i < config->n_eos; i++) info->ends[info->n_ends++] = config->eos_ids[i];
@@ -305,9 +315,19 @@ pf_status pf_engine_open(const char *model, const pf_engine_options *given, pf_e
     return PF_OK;
 }
 
+static void drop_map(pf_engine *engine)
+{
+    pf_mapped_backend_destroy(engine->mapped);
+    pf_token_map_clear(&engine->map);
+    pf_tokenizer_close(engine->target_tokenizer);
+    engine->mapped = NULL;
+    engine->target_tokenizer = NULL;
+}
+
 void pf_engine_close(pf_engine *engine)
 {
     if (!engine) return;
+    drop_map(engine);
     pf_cuda_backend_close(engine->device);
     pf_context_destroy(engine->context);
     pf_tokenizer_close(engine->tokenizer);
@@ -449,6 +469,51 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
     return PF_OK;
 }
 
+static pf_status map_vocabulary(pf_engine *engine, const char *path, pf_error *error)
+{
+    const pf_config *config = pf_engine_config(engine);
+    if (!engine->tokenizer)
+        return pf_fail(error, PF_INVALID,
+                       "%s has no tokenizer that is read, expected one where the target's is another",
+                       engine->info.model_id);
+    PF_TRY(pf_tokenizer_open(path, &engine->target_tokenizer, error));
+    const pf_vocabulary target = { engine->target_tokenizer, pf_tokenizer_vocab_size(engine->target_tokenizer) },
+                        draft = { engine->tokenizer, engine->info.vocab_size };
+    PF_TRY(pf_token_map_build(target, draft, config->n_eos > 0 ? config->eos_ids[0] : 0, &engine->map, error));
+    PF_TRY(pf_mapped_backend_create(&engine->forward, &engine->map, &engine->mapped, error));
+    engine->mapped_info = engine->info;
+    engine->mapped_info.vocab_size = engine->mapped_info.n_ids = target.n_ids;
+    engine->mapped_info.names_ends = false;
+    engine->mapped_info.n_ends = 0;
+    return describe_vocabulary(engine->target_tokenizer, &engine->target_texts, &engine->mapped_info, error);
+}
+
+/* The model in the vocabulary that the drafter speaks. */
+static pf_status choose_vocabulary(pf_engine *engine, const char *target_tokenizer, pf_forward_backend *backend,
+                                   const pf_model_info **info, pf_error *error)
+{
+    drop_map(engine);
+    *backend = engine->forward;
+    *info = &engine->info;
+    if (!target_tokenizer) return PF_OK;
+    const pf_status status = map_vocabulary(engine, target_tokenizer, error);
+    if (status != PF_OK) {
+        drop_map(engine);
+        return status;
+    }
+    *backend = pf_mapped_backend_as_backend(engine->mapped);
+    *info = &engine->mapped_info;
+    return PF_OK;
+}
+
+bool pf_engine_is_mapped(const pf_engine *engine, int32_t *n_shared, int32_t *n_target)
+{
+    if (!engine->mapped) return false;
+    *n_shared = engine->map.n_shared;
+    *n_target = engine->map.n_target;
+    return true;
+}
+
 pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given, const pf_served_role *served,
                                  pf_peer **out, pf_error *error)
 {
@@ -457,11 +522,15 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
     PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
     pf_passes passes;
     PF_TRY(pf_draft_passes_parse(options.draft_passes, &passes, error));
-    const int32_t pard_token = pf_engine_config(engine)->pard_token;
+    /* A mask is no token of a target. */
+    const int32_t pard_token = options.target_tokenizer ? -1 : pf_engine_config(engine)->pard_token;
     if (pard_token < 0 && (passes == PF_PASSES_ONE || passes == PF_PASSES_TWO))
         return pf_fail(error, PF_INVALID,
                        "draft_passes is \"%s\", expected \"auto\" or \"k\": config.json of %s has no pard_token",
                        options.draft_passes, engine->info.model_id);
+    pf_forward_backend backend;
+    const pf_model_info *info;
+    PF_TRY(choose_vocabulary(engine, options.target_tokenizer, &backend, &info, error));
     const pf_model_drafter_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
@@ -475,9 +544,9 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .ahead_branches = engine->draft_branches,
         .ahead_if_it_pays = true,
         .stop = stop_of(&options, served),
-        .info = &engine->info,
+        .info = info,
     };
-    PF_TRY(pf_model_drafter_create(engine->forward, &config, out, error));
+    PF_TRY(pf_model_drafter_create(backend, &config, out, error));
     take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }

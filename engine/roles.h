@@ -32,8 +32,7 @@ static inline bool pf_drafts_by_model(pf_drafts_by by)
 }
 
 /* Puts a cascade before the engine's drafter *peer, which it takes, also on failure. Errors as pf_lookup_drafter_create. */
-PF_MUST_USE pf_status pf_engine_make_cascade(const pf_engine *engine, uint64_t corpus_bytes, pf_peer **peer,
-                                             pf_error *error);
+PF_MUST_USE pf_status pf_engine_make_cascade(uint64_t corpus_bytes, pf_peer **peer, pf_error *error);
 
 /* Tokens of the latest prompt that a verifier of a hub had in its cache, once it has answered; -1: it is another peer, or not known. */
 int32_t pf_hub_cached_tokens(const pf_peer *peer);
@@ -43,5 +42,8 @@ void pf_engine_give_role_back(pf_engine *engine);
 
 /* What is left of the machine's memory or the container's beside the engine and its role; 0: unknown. */
 size_t pf_engine_memory_left(const pf_engine *engine);
+
+/* Whether its drafter speaks the vocabulary of another tokenizer, and how many tokens of it the model has too. */
+bool pf_engine_is_mapped(const pf_engine *engine, int32_t *n_shared, int32_t *n_target);
 
 #endif

@@ -40,6 +40,16 @@ static pf_status make_lookup_drafter(const pf_serve_options *options, pf_drafts_
                                     PF_DEFAULT_MAX_DRAFT, options->suffix_corpus_bytes, out, error);
 }
 
+static void log_map(const pf_serve_options *options, const pf_engine *engine)
+{
+    char line[128];
+    int32_t n_shared, n_target;
+    if (!options->log || !pf_engine_is_mapped(engine, &n_shared, &n_target)) return;
+    snprintf(line, sizeof line, "drafts for another vocabulary: %d of its %d tokens are the draft's too", (int)n_shared,
+             (int)n_target);
+    options->log(options->user, line);
+}
+
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
@@ -55,13 +65,15 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
                                       .simulate_ns = options->simulate_ns,
                                       .simulate_rows = options->simulate_rows,
                                       .draft_passes = options->draft_passes,
+                                      .target_tokenizer = options->target_tokenizer,
                                       .no_prefix_cache = options->no_prefix_cache,
                                       .stop = options->stop };
     if (options->role == PF_ROLE_VERIFIER) return pf_engine_make_verifier(engine, &playing, &served, out, error);
     pf_peer *peer;
     PF_TRY(pf_engine_make_drafter(engine, &playing, &served, &peer, error));
+    log_map(options, engine);
     if (by == PF_DRAFTS_BY_CASCADE) {
-        const pf_status status = pf_engine_make_cascade(engine, options->suffix_corpus_bytes, &peer, error);
+        const pf_status status = pf_engine_make_cascade(options->suffix_corpus_bytes, &peer, error);
         if (status != PF_OK) {
             pf_engine_give_role_back(engine);
             return status;

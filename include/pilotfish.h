@@ -211,6 +211,10 @@ typedef struct {
     /* Of a drafter whose model has pard_token (PARD, arXiv:2504.18583): a proposal is drafted in "1" pass, in "2", or in "k", one a token.
      * NULL, "auto": by what is measured. Of other models "auto" and "k" alone. */
     const char *draft_passes;
+
+    /* Of a drafter: the directory, or GGUF file, of the tokenizer of its targets, where that is not the model's own. The drafter then
+     * speaks that vocabulary and proposes what both have (arXiv:2502.05202). NULL: the model's own. */
+    const char *target_tokenizer;
 } pf_role_options;
 
 /* The engine's model as a verifier or as a drafter; one role for each engine. options NULL: all default. End with
@@ -294,6 +298,7 @@ typedef struct {
     const char *drafter; /* of PF_ROLE_DRAFTER: as in pf_drafter_options; ngram and suffix serve every vocabulary */
     uint64_t suffix_corpus_bytes; /* likewise; outputs are kept for the stream that they came from, and for no other */
     const char *draft_passes;     /* as in pf_role_options */
+    const char *target_tokenizer; /* as in pf_role_options */
 } pf_serve_options;
 
 /* Serve the engine's model as a worker (drafter) or a verifier until *stop. Takes the engine's one role and gives it back. engine is

@@ -396,6 +396,40 @@ class Vocabularies(Case):
         path.write_text(json.dumps(tokenizer))
         cls.n_ids = tiny_llama.VOCAB_SIZE
 
+    def test_a_draft_with_other_ids_drafts_in_the_vocabulary_of_the_target(self):
+        """The draft with its ids in another order, those of special tokens apart, is as good as the draft."""
+        permuted = self.root / "permuted"
+        shutil.copytree(self.draft, permuted)
+        first, n = len(tiny_llama.SPECIAL), self.n_ids
+        old = [*range(first), *range(n - 1, first - 1, -1)]   # of each id, which it was
+        header, data, write = tiny_llama.open_weights(permuted)
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            begin, end = header[name]["data_offsets"]
+            size = (end - begin) // n
+            data[begin:end] = b"".join(bytes(data[begin + size * i:begin + size * (i + 1)]) for i in old)
+        write()
+        path = permuted / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        new = {i: at for at, i in enumerate(old)}
+        vocabulary.update({text: new[i] for text, i in vocabulary.items()})
+        path.write_text(json.dumps(tokenizer))
+        for sampling in ([], ["--temp", "0.7", "--seed", "3", "--method", "coupled"]):
+            shared = ["-m", self.target, "-p", PROMPT, "-n", 60, *sampling]
+            options = [*shared, "--draft-len", 4]
+            with self.pilotfish.serve("worker", permuted, self.socket("permuted"), "--target-tokenizer", self.target) as worker:
+                ordinary = self.run_json("generate", *options, "-d", self.draft)
+                for way in (["-d", permuted, "--target-tokenizer", self.target], ["--draft-worker", worker.address]):
+                    with self.subTest(way=way, sampling=sampling):
+                        document = self.run_json("generate", *options, *way)
+                        self.assertEqual(document["tokens"], ordinary["tokens"])
+                        s = document["speculation"]
+                        self.assertGreater(s["accepted"], 0)
+                        if s["fallback_rounds"] == 0:
+                            self.assertEqual(s["accepted"], ordinary["speculation"]["accepted"])
+        self.assert_fails("generate", "-m", self.target, "-d", permuted, "--target-tokenizer", self.root / "none", "-p", PROMPT,
+                          saying=["none"])
+
     def ways(self, target, draft):
         """The same pair in one process, with a worker, and with a verifier."""
         yield ["-m", target, "-d", draft]

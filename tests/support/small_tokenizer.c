@@ -26,7 +26,7 @@ static const char * or (const char *text, const char *otherwise)
 
 char *build(parts p)
 {
-    enum { SIZE = 16384 };
+    enum { SIZE = 65536 };
     static char alphabet[8192];
     char *out = malloc(SIZE);
     assert_non_null(out);

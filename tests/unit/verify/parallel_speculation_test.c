@@ -7,10 +7,7 @@
 #include "draft/model_drafter.h"
 #include "model/backend/cpu_backend.h"
 #include "tests/support/alloc_count.h"
-#include "tests/support/chi_square.h"
-#include "tests/support/duet.h"
-#include "tests/support/test.h"
-#include "tests/support/tiny_side.h"
+#include "tests/support/drafted_tokens.h"
 #include "verify/model_verifier.h"
 
 enum { N_NEW = 24, N_PROMPTS = 3, N_PROMPT = 7, MASK = 3, MAX_DRAFT = 8 };
@@ -105,77 +102,26 @@ static void greedy_and_coupled_text_is_the_plain_text_in_any_number_of_passes(vo
 
 /* ---- the distribution ---------------------------------------------------------------------------------------- */
 
-#ifdef __SANITIZE_ADDRESS__
-enum { BATCHES = 60, TELLS_WRONG_RULES = 0 };
-#else
-enum { BATCHES = 300, TELLS_WRONG_RULES = 1 };
-#endif
-enum { V = 6, AT_ONCE = 32, TRIALS = AT_ONCE * BATCHES };
-static const pf_tiny_model SMALL_TARGET = {
-    .seed = 21, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
-};
 static const pf_tiny_model SMALL_DRAFT = {
-    .seed = 22, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
+    .seed = 22, .vocab = DRAFTED_V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
 };
-static const pf_sampling SMALL_SAMPLING = { .temperature = 3.0f, .top_p = 0.95f };
-static const int32_t SMALL_PROMPT[] = { 3, 1, 4 };
 
-/* The joint distribution of tokens 1 to 3 behind the prompt and token 0, which comes from the prefill: the drafted ones. */
-static void enumerate(const pf_tiny_side *target, double *expected)
+static double test_in(pf_passes passes, int32_t max_declared, pf_duet_tamper *tamper)
 {
-    int32_t text[] = { SMALL_PROMPT[0], SMALL_PROMPT[1], SMALL_PROMPT[2], 0, 0, 0 };
-    float p[4][V];
-    memset(expected, 0, V * V * V * sizeof *expected);
-    pf_tiny_side_distribution(target, &SMALL_SAMPLING, text, 3, p[0]);
-    for (int32_t i = 0; i < V * V * V; i++) {
-        for (int32_t j = 0; j < 3; j++) text[3 + j] = i / (int32_t[]){ V * V, V, 1 }[j] % V;
-        for (int32_t j = 1; j <= 3; j++) pf_tiny_side_distribution(target, &SMALL_SAMPLING, text, 3 + j, p[j]);
-        for (int32_t d = 0; d < V; d++)
-            expected[(text[4] * V + text[5]) * V + d] +=
-                (double)p[0][text[3]] * (double)p[1][text[4]] * (double)p[2][text[5]] * (double)p[3][d];
-    }
-}
-
-static double test_three_drafted_tokens(pf_passes passes, int32_t max_declared, pf_duet_tamper *tamper)
-{
-    pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, passes, AT_ONCE);
-    static double expected[V * V * V];
-    static int64_t counts[V * V * V];
-    static pf_duet_text texts[AT_ONCE];
-    static pf_duet_request requests[AT_ONCE];
-    int32_t n_refused = 0;
-    memset(counts, 0, sizeof counts);
-    enumerate(&p.target, expected);
-    for (uint64_t batch = 0; batch < BATCHES; batch++) {
-        for (uint64_t i = 0; i < AT_ONCE; i++) {
-            requests[i] = (pf_duet_request){ .sequence = i,
-                                             .prompt = SMALL_PROMPT,
-                                             .n_prompt = 3,
-                                             .n_new = 5,
-                                             .sampling = SMALL_SAMPLING,
-                                             .method = PF_METHOD_REJECTION,
-                                             .draft_len = 3,
-                                             .max_declared = max_declared };
-            requests[i].sampling.seed = batch * AT_ONCE + i;
-        }
-        pf_duet_run(p.verifier, p.drafter, requests, AT_ONCE, tamper, NULL, texts);
-        for (int32_t i = 0; i < AT_ONCE; i++) {
-            const int32_t *t = texts[i].tokens;
-            counts[(t[1] * V + t[2]) * V + t[3]]++;
-            n_refused += texts[i].drafted - texts[i].accepted;
-        }
-    }
+    pair p = open_pair(&DRAFTED_TARGET, &SMALL_DRAFT, passes, DRAFTED_AT_ONCE);
+    int32_t n_refused;
+    const double tail = test_drafted_tokens(&p.target, p.verifier, p.drafter, max_declared, tamper, &n_refused);
     close_pair(&p);
-    if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
-    return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
+    if (n_refused < DRAFTED_TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+    return tail;
 }
 
 static void rejection_is_exact_in_one_pass_and_in_two(void **state)
 {
     (void)state;
     for (pf_passes passes = PF_PASSES_ONE; passes <= PF_PASSES_TWO; passes++)
-        for (int32_t max_declared = 0; max_declared <= V; max_declared += 3) {
-            const double tail = test_three_drafted_tokens(passes, max_declared, NULL);
+        for (int32_t max_declared = 0; max_declared <= DRAFTED_V; max_declared += 3) {
+            const double tail = test_in(passes, max_declared, NULL);
             if (tail < PF_CHI_FALSE_ALARM)
                 fail_msg("%d passes, %d declared: tail probability %.2g: the loop is lossy", (int)passes, max_declared,
                          tail);
@@ -186,10 +132,10 @@ static void rejection_is_exact_in_one_pass_and_in_two(void **state)
 static void declare_that_of_the_token_before(void *user, pf_proposal *proposal)
 {
     (void)user;
-    static pf_declared declared[AT_ONCE * MAX_DRAFT];
+    static pf_declared declared[DRAFTED_AT_ONCE * MAX_DRAFT];
     static int32_t n;
     if (!proposal->declared) return;
-    pf_declared *own = &declared[n++ % AT_ONCE * MAX_DRAFT];
+    pf_declared *own = &declared[n++ % DRAFTED_AT_ONCE * MAX_DRAFT];
     for (int32_t i = 0; i < proposal->n_tokens; i++) own[i] = proposal->declared[i > 0 ? i - 1 : 0];
     proposal->declared = own;
 }
@@ -199,7 +145,7 @@ static void a_distribution_of_another_row_is_caught(void **state)
     (void)state;
     if (!TELLS_WRONG_RULES) skip();
     for (pf_passes passes = PF_PASSES_ONE; passes <= PF_PASSES_TWO; passes++)
-        assert_true(test_three_drafted_tokens(passes, V, declare_that_of_the_token_before) < PF_CHI_FALSE_ALARM);
+        assert_true(test_in(passes, DRAFTED_V, declare_that_of_the_token_before) < PF_CHI_FALSE_ALARM);
 }
 
 int main(void)

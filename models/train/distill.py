@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 import script
-from llama import DRAFT, Llama, Windows, continue_text, load_model, load_tokens, make_optimizers, meta, save, save_model, set_rate
+from llama import DRAFT, PRODUCTS, Llama, Windows, continue_text, load_model, load_tokens, make_optimizers, meta, save, save_model, set_rate
 
 WRITE_ROWS, WRITE_LENGTH = 192, 256
 BATCH_ROWS, CORPUS_LENGTH = 16, 512
@@ -36,14 +36,12 @@ def rounded(model: Llama) -> Llama:
     return model.eval()
 
 
-def write(args) -> None:
-    teacher = rounded(load_model(args.target))
+def write(args, teacher: Llama, folder: Path, temperatures) -> None:
+    """Extends the batches in folder. temperatures: six numbers, of row r that of r % 6."""
     tokens, breaks = load_tokens(args.work, "train")
     bos = meta(args.work)["bos"]
-    folder = args.work / "own"
     folder.mkdir(exist_ok=True)
-    # Half greedy, a third drawn at temperature 1, the rest in between.
-    temperature = torch.tensor(([1.0] * 2 + [0.7] + [0.0] * 3) * (WRITE_ROWS // 6))
+    temperature = torch.tensor(temperatures * (WRITE_ROWS // 6))
     begun, index = time.time(), len(list(folder.glob("*.pt")))
     bar = tqdm(total=args.steps, initial=index, unit="batch", desc="written" if args.steps else f"for {args.minutes:g} minutes")
     while index < 2 or (index < args.steps if args.steps else time.time() - begun < 60 * args.minutes):   # 2: see OwnText
@@ -52,7 +50,7 @@ def write(args) -> None:
         prefix = Windows(tokens, breaks, length, bos, args.seed + 100 + index).next(WRITE_ROWS)[:, :length]
         generator = torch.Generator().manual_seed(args.seed * 100003 + index)
         ids, states = continue_text(teacher, prefix, WRITE_LENGTH - length + 1, temperature, generator)
-        save(folder / f"{index:05}.pt", {"ids": ids.to(torch.int16), "states": states})
+        save(folder / f"{index:05}.pt", {"ids": ids.to(torch.int16), "states": states.bfloat16()})
         index += 1
         bar.update()
     print(f"\n{index} batches, {index * WRITE_ROWS * WRITE_LENGTH} tokens")
@@ -77,7 +75,7 @@ class OwnText:
 
 def train(args) -> None:
     teacher = rounded(load_model(args.target))
-    head = teacher.model.embed_tokens.weight.detach().bfloat16()
+    head = teacher.model.embed_tokens.weight.detach().to(PRODUCTS)
     draft = load_model(args.draft) if args.draft else Llama(DRAFT, args.seed)
     optimizers = make_optimizers(draft, muon_lr=0.02, adam_lr=3e-3)
     tokens, breaks = load_tokens(args.work, "train")
@@ -86,7 +84,7 @@ def train(args) -> None:
 
     def loss_of(ids, states, sharp):
         """ids: (rows, n); states: (rows, n, teacher hidden), of the same positions."""
-        log_p = F.linear(states, head).float().log_softmax(-1)
+        log_p = F.linear(states.to(head.dtype), head).float().log_softmax(-1)
         log_q = draft(ids).float().log_softmax(-1)
         p = log_p.exp()
         kl = (p * (log_p - log_q)).sum(-1).mean()
@@ -103,7 +101,7 @@ def train(args) -> None:
     @torch.no_grad()
     def check():
         ids, states = own.check
-        log_p = F.linear(states, head).float().log_softmax(-1)
+        log_p = F.linear(states.to(head.dtype), head).float().log_softmax(-1)
         q = draft(ids[:, :-1]).float().softmax(-1)
         overlap = torch.minimum(log_p.exp(), q).sum(-1)
         agree = (log_p.argmax(-1) == q.argmax(-1)).float()
@@ -149,7 +147,10 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
-    {"write": write, "train": train}[args.stage](args)
+    if args.stage == "write":   # half greedy, a third drawn at temperature 1, the rest in between
+        write(args, rounded(load_model(args.target)), args.work / "own", [1.0, 1.0, 0.7, 0.0, 0.0, 0.0])
+    else:
+        train(args)
 
 
 if __name__ == "__main__":

@@ -66,31 +66,36 @@ def write_weights(model: Llama, directory: Path, n_shards: int) -> None:
     write_json(directory / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
 
 
+def export(model: Llama, work: Path, out: Path, n_shards: int, **more) -> None:
+    """more: fields added to config.json."""
+    ids = meta(work)
+    fresh = out.with_name(f".{out.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    write_json(fresh / "config.json", {**config_json(model, ids["bos"], ids["eos"]), **more})
+    write_json(fresh / "generation_config.json", {"_from_model_config": True, "bos_token_id": ids["bos"], "eos_token_id": ids["eos"],
+                                                   "transformers_version": "4.46.0"})
+    write_json(fresh / "tokenizer_config.json", tokenizer_config(ids["bos"], ids["eos"], model.config.max_position_embeddings))
+    shutil.copyfile(work / "tokenizer.json", fresh / "tokenizer.json")
+    write_weights(model, fresh, n_shards)
+    for file in fresh.iterdir():
+        file.chmod(0o644)
+    old = out.with_name(f".{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        out.rename(old)
+    fresh.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+    print(f"{out}: {sum(p.numel() for p in model.parameters())} parameters")
+
+
 def main() -> None:
     parser = script.parser(__doc__)
     parser.add_argument("--model", choices=["target", "draft"], required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    model, ids = load_model(args.checkpoint), meta(args.work)
-    fresh = args.out.with_name(f".{args.out.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    write_json(fresh / "config.json", config_json(model, ids["bos"], ids["eos"]))
-    write_json(fresh / "generation_config.json", {"_from_model_config": True, "bos_token_id": ids["bos"], "eos_token_id": ids["eos"],
-                                                   "transformers_version": "4.46.0"})
-    write_json(fresh / "tokenizer_config.json", tokenizer_config(ids["bos"], ids["eos"], model.config.max_position_embeddings))
-    shutil.copyfile(args.work / "tokenizer.json", fresh / "tokenizer.json")
-    write_weights(model, fresh, SHARDS[args.model])
-    for file in fresh.iterdir():
-        file.chmod(0o644)
-    old = args.out.with_name(f".{args.out.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if args.out.exists():
-        args.out.rename(old)
-    fresh.rename(args.out)
-    shutil.rmtree(old, ignore_errors=True)
-    print(f"{args.out}: {sum(p.numel() for p in model.parameters())} parameters")
+    export(load_model(args.checkpoint), args.work, args.out, SHARDS[args.model])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Invariants:
   - parameter names and mathematics are those of transformers' LlamaForCausalLM with tied embeddings
     (rotary halves, not interleaved pairs; RMS norm with its sum in F32), so a state_dict is a checkpoint;
-  - master weights are F32; products take BF16 inputs; the residual stream is F32;
+  - master weights are F32; products take BF16 inputs where the CPU multiplies them, else F32; the residual stream is F32;
   - the order of training windows is a pure function of (seed, window length, position).
 """
 
@@ -34,6 +34,8 @@ class Config:
     rms_norm_eps: float = 1e-5
     max_position_embeddings: int = 1024
 
+
+PRODUCTS = torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
 
 TARGET = Config()
 DRAFT = Config(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=384)
@@ -127,11 +129,11 @@ class Body(nn.Module):
 
 
 class KVCache:
-    """Keys and values in BF16 of n_rows sequences of equal length. Each layer appends once in a pass, in order."""
+    """Keys and values, as in products, of n_rows sequences of equal length. Each layer appends once in a pass, in order."""
 
     def __init__(self, config: Config, n_rows: int, n_positions: int):
         shape = (config.num_hidden_layers, n_rows, config.num_key_value_heads, n_positions, config.head_dim)
-        self.k, self.v = torch.zeros(shape, dtype=torch.bfloat16), torch.zeros(shape, dtype=torch.bfloat16)
+        self.k, self.v = torch.zeros(shape, dtype=PRODUCTS), torch.zeros(shape, dtype=PRODUCTS)
         self.length, self.layer = 0, 0
 
     def append(self, k, v):
@@ -162,7 +164,7 @@ class Llama(nn.Module):
                 with torch.no_grad():
                     p.normal_(0, std, generator=generator)
 
-    def hidden(self, ids, dtype=torch.bfloat16, cache=None):
+    def hidden(self, ids, dtype=PRODUCTS, cache=None):
         """ids: (batch, length) -> (batch, length, hidden) after the last norm."""
         start = 0 if cache is None else cache.length
         cos, sin = self.cos[start:start + ids.shape[1]], self.sin[start:start + ids.shape[1]]
@@ -178,7 +180,7 @@ class Llama(nn.Module):
     def logits(self, hidden):
         return F.linear(hidden, self.model.embed_tokens.weight.to(hidden.dtype))
 
-    def forward(self, ids, dtype=torch.bfloat16):
+    def forward(self, ids, dtype=PRODUCTS):
         return self.logits(self.hidden(ids, dtype))
 
 

@@ -194,8 +194,8 @@ static bool make_room_for_state(pf_matcher *m, int32_t n)
         if (!grow((void **)&m->states, (size_t)more, sizeof *m->states)) return false;
         m->states_capacity = more;
     }
-    if (m->n_members + (size_t)n > m->members_capacity) {
-        const size_t more = 2 * (m->n_members + (size_t)n);
+    if (m->n_members + (size_t)n >= m->members_capacity) { /* an empty state, too, has a place */
+        const size_t more = 2 * (m->n_members + (size_t)n) + FIRST_TABLE;
         if (!grow((void **)&m->members, more, sizeof *m->members)) return false;
         m->members_capacity = more;
     }

@@ -10,6 +10,7 @@ static void literals_and_alternatives(void **state)
     assert_dead(g, "ac");
     assert_unfit(g, "a");
     assert_dead(g, "abc");
+    assert_fits("root ::= \"\"", "");
 }
 
 static void classes_are_of_characters(void **state)

@@ -58,5 +58,5 @@ bool pf_logit_rules_are_active(const pf_logit_rules *rules)
 {
     const float repetition = rules->repetition_penalty;
     return (repetition != 0.0f && repetition != 1.0f) || rules->frequency_penalty != 0.0f ||
-           rules->presence_penalty != 0.0f || rules->min_tokens > 0 || rules->n_biases > 0;
+           rules->presence_penalty != 0.0f || rules->min_tokens > 0 || rules->n_biases > 0 || rules->allow != NULL;
 }

@@ -59,6 +59,7 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
         s->committed[s->n_committed++] = token;
         if (out->tokens) out->tokens[out->n_tokens] = token;
         out->n_tokens++;
+        if (r->request->on_logprobs && v->logprobs) r->request->on_logprobs(r->request->user, &v->logprobs[n]);
         const bool wants_more =
             !r->request->on_token || r->request->on_token(r->request->user, token, n < v->n_accepted);
         n++;
@@ -90,6 +91,10 @@ static pf_status first_token(pf_run *r, pf_finish *finish)
     const pf_proposal *none = NULL;
     const pf_verdict *verdict;
     PF_TRY(pf_run_await_verdict(r, &none, &verdict));
+    if (r->request->logprobs > 0 && !verdict->logprobs && verdict->n_tokens > 0)
+        return pf_fail(r->error, PF_UNSUPPORTED,
+                       "the verifier, %s, gives no log-probabilities, which the request wants",
+                       r->session->verifier_info.model_id);
     const int32_t n_cached = pf_hub_cached_tokens(r->session->options.verifier);
     if (n_cached >= 0) r->result->reused_tokens = n_cached;
     r->result->prefill_ns = pf_session_now_ns(r->session) - begin_ns;
@@ -170,6 +175,15 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
             error, PF_UNSUPPORTED,
             "the verifier, %s, does not apply penalties, logit biases and min_tokens, which the request needs",
             s->verifier_info.model_id);
+    if (q->logprobs < 0 || q->logprobs > 1 + PF_MAX_LOGPROBS)
+        return pf_fail(error, PF_INVALID, "log-probabilities of %d likeliest tokens, expected 0 to %d", q->logprobs - 1,
+                       PF_MAX_LOGPROBS);
+    if (s->options.verifier->is_far && (q->logprobs > 0 || q->rules.allow))
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s, which a verifier of another process does not %s: the target must run in this one",
+                       q->rules.allow ? "the request says which tokens are allowed"
+                                      : "the request wants log-probabilities",
+                       q->rules.allow ? "ask" : "give");
     return PF_OK;
 }
 

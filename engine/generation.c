@@ -68,11 +68,18 @@ static void pass_prompt(void *user, int32_t n_read)
     g->request.on_prompt(g->request.user, n_read);
 }
 
+static void pass_logprobs(void *user, const pf_token_logprobs *logprobs)
+{
+    const pf_generation *g = user;
+    g->request.on_logprobs(g->request.user, logprobs);
+}
+
 static void run_one(pf_generation *g)
 {
     pf_request request = g->request;
     request.on_token = take_token;
     if (request.on_prompt) request.on_prompt = pass_prompt;
+    if (request.on_logprobs) request.on_logprobs = pass_logprobs;
     request.user = g;
     g->queue->session->cancel = &g->cancel;
     g->status = pf_session_generate(g->queue->session, &request, &g->result, &g->error);

@@ -67,6 +67,7 @@ static pf_status describe_lane(hub_lane *lane, pf_peer *peer, pf_error *error)
     if (verifies) {
         lane->in_room.draft_tokens = proposals.draft_tokens;
         lane->in_room.max_declared = proposals.max_declared;
+        lane->out_room.logprobs = info->max_draft + 1;
     } else {
         lane->out_room = proposals;
     }

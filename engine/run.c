@@ -85,6 +85,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .rules = q->rules,
     };
     open->rules.n_prompt = q->n_prompt;
+    if (far) open->rules.allow = NULL;
     if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
     return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);
 }

@@ -20,6 +20,7 @@ static pf_status open_verifier(pf_run *r)
     const pf_session_options *o = &r->session->options;
     pf_open open;
     PF_TRY(pf_run_make_open(r, r->session->to_verifier, o->verifier->is_far, &open));
+    open.logprobs = r->request->logprobs;
     const pf_batch batch = { .opens = &open, .n_opens = 1 };
     return pf_run_submit(r, o->verifier, &batch);
 }

@@ -32,6 +32,7 @@ void pf_held_lay_out(pf_held_batch *held, const pf_held_room *room, pf_arena *ar
     held->refusal_texts = pf_arena_take(arena, PF_HELD_MESSAGES, sizeof *held->refusal_texts);
     for (int32_t i = 0; i < PF_HELD_MESSAGES; i++) {
         held->verdict_tokens[i] = pf_arena_take(arena, PF_MAX_VERDICT_TOKENS, sizeof(int32_t));
+        held->logprobs[i] = pf_arena_take(arena, (size_t)room->logprobs, sizeof(pf_token_logprobs));
         lay_out_proposal(&held->proposals[i], room, arena);
     }
 }
@@ -64,6 +65,12 @@ static bool proposal_fits(const pf_held_batch *held, const pf_proposal *p)
     for (int32_t i = 0; p->declared && i < p->n_tokens; i++)
         if (p->declared[i].n < 0 || p->declared[i].n > held->room.max_declared) return false;
     return true;
+}
+
+static bool verdict_fits(const pf_held_batch *held, const pf_verdict *verdict)
+{
+    if (verdict->n_tokens < 0 || verdict->n_tokens > PF_MAX_VERDICT_TOKENS) return false;
+    return !verdict->logprobs || verdict->n_tokens <= held->room.logprobs;
 }
 
 static bool is_closed(const pf_batch *batch, uint64_t sequence)
@@ -103,7 +110,7 @@ static bool fits(const pf_held_batch *held, const pf_batch *batch)
     for (int32_t i = 0; i < batch->n_opens; i++)
         if (!open_fits(held, &batch->opens[i])) return false;
     for (int32_t i = 0; i < batch->n_verdicts; i++)
-        if (batch->verdicts[i].n_tokens < 0 || batch->verdicts[i].n_tokens > PF_MAX_VERDICT_TOKENS) return false;
+        if (!verdict_fits(held, &batch->verdicts[i])) return false;
     for (int32_t i = 0; i < batch->n_proposals; i++)
         if (!proposal_fits(held, &batch->proposals[i])) return false;
     return true;
@@ -135,6 +142,9 @@ static void copy_verdict(pf_held_batch *held, const pf_verdict *verdict)
     const int32_t i = held->batch.n_verdicts++;
     held->batch.verdicts[i] = *verdict;
     held->batch.verdicts[i].tokens = copy_ids(held->verdict_tokens[i], verdict->tokens, verdict->n_tokens);
+    if (!verdict->logprobs) return;
+    memcpy(held->logprobs[i], verdict->logprobs, (size_t)verdict->n_tokens * sizeof *verdict->logprobs);
+    held->batch.verdicts[i].logprobs = held->logprobs[i];
 }
 
 static void copy_declared(const pf_held_proposal *to, int32_t row, int32_t max_declared, const pf_declared *from)
@@ -173,9 +183,12 @@ static void copy_refusal(pf_held_batch *held, const pf_refusal *refusal)
 static void move_verdict(pf_held_batch *held, int32_t i, int32_t j)
 {
     int32_t *tokens = held->verdict_tokens[i];
+    pf_token_logprobs *logprobs = held->logprobs[i];
     held->batch.verdicts[i] = held->batch.verdicts[j];
     held->verdict_tokens[i] = held->verdict_tokens[j];
     held->verdict_tokens[j] = tokens;
+    held->logprobs[i] = held->logprobs[j];
+    held->logprobs[j] = logprobs;
 }
 
 static void move_proposal(pf_held_batch *held, int32_t i, int32_t j)

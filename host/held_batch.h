@@ -24,6 +24,7 @@ typedef struct {
     int32_t open_tokens;  /* of an open; 0: no opens are held */
     int32_t draft_tokens; /* of a proposal; 0: no proposals are held */
     int32_t max_declared; /* ids of a draft distribution */
+    int32_t logprobs;     /* tokens of a verdict that has log-probabilities; 0: none are held */
 } pf_held_room;
 
 /* Where the arrays of a message are copied to. */
@@ -43,6 +44,7 @@ typedef struct {
     float *biases;     /* [PF_MAX_LOGIT_BIASES] */
     pf_held_proposal proposals[PF_HELD_MESSAGES];
     int32_t *verdict_tokens[PF_HELD_MESSAGES];
+    pf_token_logprobs *logprobs[PF_HELD_MESSAGES];   /* [room.logprobs] */
     char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1]; /* [PF_HELD_MESSAGES] */
 } pf_held_batch;
 

@@ -407,7 +407,7 @@ typedef struct {
     /* For each committed token, in order; `drafted`: it was proposed and accepted. Return false to end with
      * PF_FINISH_STOP: the token is kept, nothing after it is. */
     bool (*on_token)(void *user, int32_t token, bool drafted);
-    void *user; /* of both */
+    void *user; /* of these, and of on_logprobs */
 
     /* The peers keep the sequence after this request, so that the next request of the session computes only what its prompt
      * does not share with the tokens of this one: the turns of a chat. The text does not depend on it. The sequence counts as
@@ -420,7 +420,13 @@ typedef struct {
      * client alone. A worker takes each connection for a client of its own. */
     uint64_t client;
 
-    pf_logit_rules rules; /* penalties, biases, min_tokens; n_prompt is not read: the prompt is */
+    pf_logit_rules rules; /* penalties, biases, min_tokens, allowed tokens; n_prompt is not read: the prompt is */
+
+    /* Log-probabilities, from a verifier of this process: 0: none; 1 + n: of each committed token, and of the n likeliest there, up to
+     * PF_MAX_LOGPROBS. on_logprobs is called with them, before on_token of the same token; what it points to is borrowed for the
+     * call. They cost a pass over the logits of each token, and change no text. */
+    int32_t logprobs;
+    void (*on_logprobs)(void *user, const pf_token_logprobs *logprobs);
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };

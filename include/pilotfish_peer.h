@@ -89,6 +89,13 @@ typedef struct {
     uint64_t seed;
 } pf_sampling;
 
+/* Which tokens may come next, for grammars: sets bit id % 32 of mask[id / 32] for each of them, of ids below n_ids; mask is zero before.
+ * The text so far is the prompt, then the generated tokens text [n_text], which only grow, then those of a proposal, path [n_path],
+ * which are tried and may never come. Called for each row of logits that decides a token, of the target and of a drafter of the same
+ * process, by the thread that computes; the answer depends on the tokens alone. Where no bit is set the request ends with PF_UNSUPPORTED. */
+typedef void (*pf_allow_tokens)(void *user, const int32_t *text, int32_t n_text, const int32_t *path, int32_t n_path,
+                                uint32_t *mask, int32_t n_ids);
+
 /* What is done to a row of the target's logits before the temperature, in this order, by the tokens before it. All zero: nothing.
  * A drafter that is told of it drafts by it; one that is not costs acceptance only. */
 typedef struct {
@@ -102,7 +109,21 @@ typedef struct {
     float frequency_penalty; /* subtracted as often as the id has been generated; -2 .. 2 */
     float presence_penalty;  /* subtracted once where it has; -2 .. 2 */
     int32_t n_prompt;        /* tokens at the sequence's begin that count as prompt, not as generated; by the session */
+    pf_allow_tokens allow;   /* others are never chosen; NULL: all may be. Not on the wire: of peers of this process */
+    void *allow_user;
 } pf_logit_rules;
+
+enum { PF_MAX_LOGPROBS = 20 };
+
+/* Natural logarithms of the softmax of the row that decided a token: of the target's logits, changed by the rules of the request, before
+ * temperature and filters. */
+typedef struct {
+    int32_t token;
+    float logprob;
+    int32_t n_top; /* the likeliest tokens, in falling order, ties to the lowest id; `token` need not be one of them */
+    int32_t top[PF_MAX_LOGPROBS];        /* [n_top] */
+    float top_logprobs[PF_MAX_LOGPROBS]; /* [n_top] */
+} pf_token_logprobs;
 
 /* How a proposal is verified. */
 typedef enum {
@@ -158,6 +179,7 @@ typedef struct {
      * from, and for no other. */
     uint64_t client;
     pf_logit_rules rules;
+    int32_t logprobs; /* to a verifier of this process, not on the wire: as pf_request.logprobs */
 } pf_open;
 
 typedef struct {
@@ -207,6 +229,8 @@ typedef struct {
     uint32_t
         propose_within_us; /* to a drafter: when the next proposal is of no use any more: it is cut short to be in time, to
                                     nothing if need be; 0: no limit */
+    const pf_token_logprobs
+        *logprobs; /* [n_tokens] of a verifier, where the open wants them; else NULL. Not on the wire */
 } pf_verdict;
 
 /* "I do not have this sequence (any more): open it again." */
@@ -264,7 +288,7 @@ typedef struct {
     int32_t max_draft;
     int32_t max_declared;
     uint32_t methods;  /* bit 1 << pf_method for each that is supported; 0: not stated */
-    bool judges_trees; /* of a verifier: of greedy and coupled proposals */
+    bool judges_trees; /* of a verifier: under every method */
     bool names_ends;   /* `ends` is stated */
     int32_t n_ends;
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */

@@ -1,6 +1,7 @@
 #include "verify/judge.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdbool.h>
 
 #include "proto/tree.h"
@@ -90,8 +91,11 @@ static int32_t choose(void *rows, int32_t row, int32_t n_kept)
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
     const pf_sampling *sampling = r->sequence->sampling;
-    if (sampling->temperature == 0.0f && r->sequence->rules->is_active)
-        return judge->backend.kernels->argmax(logits_of(r, row), judge->n_vocab);
+    if (sampling->temperature == 0.0f && r->sequence->rules->is_active) {
+        const float *logits = logits_of(r, row);
+        const int32_t best = judge->backend.kernels->argmax(logits, judge->n_vocab);
+        return best >= 0 && logits[best] > -INFINITY ? best : -1; /* rules may leave no token */
+    }
     if (sampling->temperature == 0.0f) return pf_forward_best(&judge->backend, r->first_row + row, judge->n_vocab);
     if (uses_drawn(r)) return judge->drawn[r->first_row + row].token;
     const float *p = make_p(rows, row);
@@ -154,9 +158,9 @@ static pf_acceptance judge_by_sampling(const pf_judge *judge, const pf_drafted *
                                                      : judge_by_rejection(judge, drafted, rows, path);
 }
 
-int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules)
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules, bool wants_logprobs)
 {
-    return sampling->temperature == 0.0f && !rules->is_active ? judge->n_vocab : 0;
+    return sampling->temperature == 0.0f && !rules->is_active && !wants_logprobs ? judge->n_vocab : 0;
 }
 
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)

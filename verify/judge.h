@@ -85,8 +85,9 @@ int32_t pf_judge_cut(const int32_t *tokens, int32_t n, int32_t room, const int32
                      pf_finish *finish);
 
 /* The pf_span.best_of of the pass to be judged: the vocabulary size if only the largest logit is read; 0 if all logits of a row
- * are. */
-int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules);
+ * are, as for log-probabilities. */
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules,
+                         bool wants_logprobs);
 
 /* Whether the target's own choice decides each token, independent of the proposal. */
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method);

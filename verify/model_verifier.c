@@ -19,6 +19,7 @@
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
+#include "model/sampling/logprobs.h"
 #include "proto/tree.h"
 #include "verify/judge.h"
 
@@ -33,6 +34,8 @@ typedef struct {
     int32_t *rows;    /* [backend's max_rows] the same for the rows of the span */
     bool has_declared;
     pf_rules rules;
+    int32_t wants_logprobs;      /* as pf_open.logprobs */
+    pf_token_logprobs *logprobs; /* [max_draft + 1] of the last verdict */
 } verify_state;
 
 typedef struct {
@@ -69,6 +72,9 @@ static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *
     if (open->n_tokens < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
     if (open->n_stop_tokens < 0 || open->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected 0 to %d", open->n_stop_tokens, PF_MAX_STOP_TOKENS);
+    if (open->logprobs < 0 || open->logprobs > 1 + PF_MAX_LOGPROBS)
+        return pf_fail(error, PF_INVALID, "log-probabilities of %d likeliest tokens, expected 0 to %d",
+                       open->logprobs - 1, PF_MAX_LOGPROBS);
     return pf_logit_rules_check(&open->rules, host->config.n_vocab, error);
 }
 
@@ -90,6 +96,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     if (state->n_stop > 0) memcpy(state->stop, open->stop_tokens, (size_t)state->n_stop * sizeof *state->stop);
     state->is_tree = state->has_declared = false;
     pf_rules_take(&state->rules, &open->rules, state->stop, state->n_stop, v->judge.n_vocab);
+    state->wants_logprobs = open->logprobs;
 }
 
 static void release(pf_host *host, pf_host_sequence *s)
@@ -124,8 +131,25 @@ static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal 
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
+/* The row that decided token i of a verdict: that of the last committed token, then those of the accepted nodes. */
+static int32_t row_of(int32_t i, int32_t first_row, const int32_t *path)
+{
+    return i == 0 ? first_row : first_row + 1 + path[i - 1];
+}
+
+static const pf_token_logprobs *find_logprobs(const verifier *v, const verify_state *state, const int32_t *tokens,
+                                              int32_t n, int32_t first_row, const int32_t *path)
+{
+    if (state->wants_logprobs == 0) return NULL;
+    for (int32_t i = 0; i < n; i++)
+        state->logprobs[i] = pf_logprobs_of(pf_forward_logits(&v->backend, row_of(i, first_row, path)),
+                                            v->judge.n_vocab, tokens[i], state->wants_logprobs - 1);
+    return state->logprobs;
+}
+
 /* Commits the accepted tokens of `path` and `next`. Returns how many were kept. */
-static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptance, const int32_t *path)
+static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptance, int32_t first_row,
+                      const int32_t *path)
 {
     int32_t *tokens = s->tokens + s->n_committed;
     for (int32_t i = 0; i < acceptance.n_accepted; i++) tokens[i] = tokens[path[i]];
@@ -136,7 +160,10 @@ static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptan
     const int32_t n = pf_judge_cut(tokens, acceptance.n_accepted + 1, s->max_tokens - s->n_committed, state->stop,
                                    state->n_stop, &finish);
     pf_host_commit(host, s,
-                   (pf_verdict){ .n_tokens = n, .n_accepted = pf_min(acceptance.n_accepted, n), .finish = finish });
+                   (pf_verdict){ .n_tokens = n,
+                                 .n_accepted = pf_min(acceptance.n_accepted, n),
+                                 .finish = finish,
+                                 .logprobs = find_logprobs(verifier_of(host), state, tokens, n, first_row, path) });
     return n;
 }
 
@@ -145,8 +172,7 @@ static void note_invalid(const verifier *v, pf_host_sequence *s, int32_t first_r
                          const int32_t *path)
 {
     for (int32_t i = 0; i <= n_accepted; i++) {
-        const int32_t row = i == 0 ? 0 : 1 + path[i - 1];
-        const int32_t id = pf_forward_find_invalid(&v->backend, first_row + row, v->judge.n_vocab);
+        const int32_t id = pf_forward_find_invalid(&v->backend, row_of(i, first_row, path), v->judge.n_vocab);
         if (id >= 0) pf_invalid_logits_note(&s->invalid, s->n_committed - 1 + i, id);
     }
 }
@@ -185,7 +211,7 @@ static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
         pf_host_refuse(&v->host, s, PF_UNSUPPORTED, text);
         return;
     }
-    const int32_t n_kept = commit(&v->host, s, acceptance, path);
+    const int32_t n_kept = commit(&v->host, s, acceptance, first_row, path);
     /* Not the last one's row: the next pass computes it. */
     if (pf_sequence_cache_keep(&v->cache, s->slot, n_committed, path, n_kept - 1) != PF_OK)
         pf_host_refuse(&v->host, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
@@ -276,7 +302,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
                      .tokens = s->tokens + s->n_committed - n_before,
                      .n_tokens = n_before + s->n_drafted,
                      .n_logits = s->n_drafted + 1,
-                     .best_of = pf_judge_best_of(&v->judge, &s->sampling, &state->rules) };
+                     .best_of = pf_judge_best_of(&v->judge, &s->sampling, &state->rules, state->wants_logprobs > 0) };
     if (state->is_tree) span.parents = make_tree(state, n_before, s->n_drafted);
     return pf_span_batch_add(&v->batch, &v->backend.limits, &span, s->slot);
 }
@@ -319,6 +345,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
             .parents = pf_arena_take(arena, (size_t)host->config.max_draft, sizeof(int32_t)),
             .rows = pf_arena_take(arena, (size_t)v->backend.limits.max_rows, sizeof(int32_t)),
             .rules = pf_rules_lay_out(arena),
+            .logprobs = pf_arena_take(arena, (size_t)host->config.max_draft + 1, sizeof(pf_token_logprobs)),
         };
         if (v->states) v->states[i] = state;
     }

@@ -65,6 +65,23 @@ static void penalize_all(const pf_logit_rules *rules, const int32_t *tokens, int
     }
 }
 
+/* mask: zero before and after. */
+static void forbid(const pf_rules *r, const int32_t *tokens, int32_t n_tokens, const int32_t *more, int32_t n_more,
+                   uint32_t *mask, float *logits, int32_t n_vocab)
+{
+    enum { BITS = 32 };
+    const pf_logit_rules *rules = &r->rules;
+    const int32_t n_prompt = pf_min(rules->n_prompt, n_tokens);
+    rules->allow(rules->allow_user, tokens + n_prompt, n_tokens - n_prompt, more, n_more, mask, n_vocab);
+    for (int32_t first = 0; first < n_vocab; first += BITS) {
+        const uint32_t allowed = mask[first / BITS];
+        mask[first / BITS] = 0;
+        if (allowed == UINT32_MAX) continue;
+        for (int32_t i = 0; i < pf_min(BITS, n_vocab - first); i++)
+            if (!(allowed >> i & 1)) logits[first + i] = -INFINITY;
+    }
+}
+
 void pf_rules_apply(const pf_rules *r, const int32_t *tokens, int32_t n_tokens, const int32_t *more, int32_t n_more,
                     int32_t *counts, float *logits, int32_t n_vocab)
 {
@@ -77,4 +94,5 @@ void pf_rules_apply(const pf_rules *r, const int32_t *tokens, int32_t n_tokens, 
     count(more, n_more, 0, counts, n_vocab);
     penalize_all(rules, tokens, n_tokens, counts, logits, n_vocab);
     penalize_all(rules, more, n_more, counts, logits, n_vocab);
+    if (rules->allow) forbid(r, tokens, n_tokens, more, n_more, (uint32_t *)counts, logits, n_vocab);
 }

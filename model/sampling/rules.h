@@ -1,11 +1,11 @@
 /*
  * Applies the logit rules of a request to a row of logits: biases, min_tokens, and penalties by the tokens before the row.
  *
- * The order is that of vLLM's sampler: bias, min_tokens, repetition, frequency, presence. A row depends on its logits and on the tokens
+ * The order is that of vLLM's sampler: bias, min_tokens, repetition, frequency, presence; then the tokens that are not allowed. A row depends on its logits and on the tokens
  * before it alone, so plain and speculative decoding get the same bits, in the middle of a proposal too.
  *
- * The cost is a few operations a token of the text and none a token of the vocabulary: counts are made in an array of zeros, and taken
- * back.
+ * The cost is a few operations a token of the text and none a token of the vocabulary, but for allowed tokens: counts are made in an
+ * array of zeros, and taken back.
  */
 #ifndef PF_MODEL_RULES_H
 #define PF_MODEL_RULES_H
@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* One sequence's, copied. Zero: none. */
+/* One sequence's, copied, but for what `allow` points to. Zero: none. */
 typedef struct {
     bool is_active;
     pf_logit_rules rules; /* its arrays are those below */

@@ -30,7 +30,7 @@ static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
 static pf_open open_greedy = {
-    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false, 0, { 0 }
+    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false, 0, { 0 }, 0
 };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
@@ -49,27 +49,43 @@ static pf_open open_coupled = { UINT64_MAX,
                                 false,
                                 false,
                                 0,
-                                { 0 } };
+                                { 0 },
+                                0 };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
 static pf_open open_excluded = { 12,   1,    0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY,
                                  5,    0,    0, STOPS,  2, EXCLUDED,          2,
-                                 true, true, 0, { 0 } };
+                                 true, true, 0, { 0 },  0 };
 static const float BIASES[] = { 1.5f, -100.0f, -0.25f };
-static pf_open open_rules = {
-    13,   2, 4,     TOKENS, 6, { .temperature = 0.5f, .top_p = 1.0f },       PF_METHOD_REJECTION, 5, 8, 99, STOPS, 2,
-    NULL, 0, false, false,  0, { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3 }
-};
+static pf_open open_rules = { 13,
+                              2,
+                              4,
+                              TOKENS,
+                              6,
+                              { .temperature = 0.5f, .top_p = 1.0f },
+                              PF_METHOD_REJECTION,
+                              5,
+                              8,
+                              99,
+                              STOPS,
+                              2,
+                              NULL,
+                              0,
+                              false,
+                              false,
+                              0,
+                              { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3, NULL, NULL },
+                              0 };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
 static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL, PF_AHEAD_NONE, 0 },
                                          { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL, PF_AHEAD_NONE, 0 },
                                          { 9, 1, 2, 12, drawn, 2, NULL, declared_all, PF_AHEAD_NONE, 0 } };
-static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 0, 0 },
-                                     { 8, 2, 5, 99, NULL, 0, 0, PF_FINISH_LENGTH, 0, 0 } };
-static pf_verdict verdicts_bounded[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 3, 0 },
-                                         { 8, 2, 5, 99, TOKENS, 1, 0, PF_FINISH_NONE, PF_NO_DRAFT, 0 },
-                                         { 9, 1, 2, 12, TOKENS, 1, 0, PF_FINISH_NONE, 0, 2500 } };
+static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 0, 0, NULL },
+                                     { 8, 2, 5, 99, NULL, 0, 0, PF_FINISH_LENGTH, 0, 0, NULL } };
+static pf_verdict verdicts_bounded[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 3, 0, NULL },
+                                         { 8, 2, 5, 99, TOKENS, 1, 0, PF_FINISH_NONE, PF_NO_DRAFT, 0, NULL },
+                                         { 9, 1, 2, 12, TOKENS, 1, 0, PF_FINISH_NONE, 0, 2500, NULL } };
 static pf_prefix_request prefix_one = { 9, 4, 33 };
 static pf_refusal refusals_two[] = { { 10, 1, PF_LIMIT, "8 sequences are open, more are not taken" },
                                      { 11, 1, PF_UNSUPPORTED, "method 3 is not spoken here" } };

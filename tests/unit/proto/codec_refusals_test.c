@@ -563,7 +563,9 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
         pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL, PF_AHEAD_NONE,
                                       0 },
                                     { 7, 1, 1, 7, zeros, 1, NULL, &declared, PF_AHEAD_NONE, 0 } };
-        pf_verdict verdict = { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE, 0, 0 };
+        pf_verdict verdict = {
+            7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE, 0, 0, NULL
+        };
         pf_refusal refusal = { 7, 1, PF_LIMIT, text };
         const pf_batch beyond_limits[] = {
             { .opens = &opens[0], .n_opens = 1 },

@@ -189,7 +189,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, 2) == 1,
                                  below(rng, 2) == 1,
                                  0,
-                                 { 0 } };
+                                 { 0 },
+                                 0 };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {
@@ -203,7 +204,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                        below(rng, n + 1),
                                        (pf_finish)below(rng, 4),
                                        below(rng, PF_MAX_DRAFT_TOKENS + 2) + PF_NO_DRAFT,
-                                       (uint32_t)draw(rng) };
+                                       (uint32_t)draw(rng),
+                                       NULL };
     }
     for (int32_t i = 0; i < b->n_prefix_requests; i++)
         r->prefix_requests[i] = (pf_prefix_request){ draw(rng), (uint32_t)draw(rng), below(rng, 1 << 30) };
@@ -477,7 +479,8 @@ static void a_batch_at_every_limit_arrives(void **state)
                              PF_AHEAD_HIT,
                              PF_MAX_DRAFT_TOKENS };
     pf_verdict verdict = {
-        7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS, UINT32_MAX
+        7,          1,   0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS,
+        UINT32_MAX, NULL
     };
     pf_prefix_request request = { 7, 1, 0 };
     pf_refusal refusal = { 7, 1, PF_LIMIT, text };

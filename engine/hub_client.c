@@ -253,6 +253,20 @@ int32_t pf_hub_cached_tokens(const pf_peer *peer)
     return n;
 }
 
+/* What has been taken is cleared once the peer has it, and the hub's thread is no longer in the peer. */
+void pf_hub_settle(pf_peer *peer)
+{
+    hub_client *c = client_of(peer);
+    if (peer->ops != &ops) return;
+    pf_hub *hub = c->lane->hub;
+    pthread_mutex_lock(&hub->lock);
+    c->settles = true;
+    while (c->lane->failure.status == PF_OK && !(pf_held_is_empty(c->in) && pf_held_is_empty(c->taken)))
+        pf_hub_wait(hub, &c->changed, pf_now_ns() + LOOK_NS);
+    c->settles = false;
+    pthread_mutex_unlock(&hub->lock);
+}
+
 /* ---- creation and end ------------------------------------------------------------------------------------------ */
 
 static void lay_out(hub_client *c, pf_arena *arena)

@@ -61,6 +61,7 @@ struct hub_client {
     bool is_owed;          /* an answer is to come */
     bool is_away;          /* answered, and expected to go on */
     bool is_slow;          /* it was away for too long the last time */
+    bool settles;          /* its owner waits until the peer has taken all that it submitted */
     bool is_gone;          /* destroyed by its owner: the hub's thread frees it */
 };
 

@@ -199,7 +199,10 @@ static bool advance(hub_lane *lane)
     follow_prompts(lane);
     if (lane->service == PF_SERVICE_VERIFIER)
         pf_traffic_update(lane->hub->traffic, lane->near, pf_dispatch_open_sequences(lane->dispatch), lane->n_waiting);
-    for (hub_client *c = lane->taken; c; c = c->next_taken) pf_held_clear(c->taken);
+    for (hub_client *c = lane->taken; c; c = c->next_taken) {
+        pf_held_clear(c->taken);
+        if (c->settles) pthread_cond_signal(&c->changed);
+    }
     lane->taken = NULL;
     if (status != PF_OK) fail_lane(lane, &error);
     if (!pf_dispatch_is_behind(lane->dispatch)) settle(lane);

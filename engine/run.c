@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/stop.h"
+#include "engine/roles.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/data/gains.csv). */
@@ -36,6 +37,9 @@ void pf_run_end(pf_run *r, bool keeps)
     s->kept_sequence = r->sequence;
     s->drafter_keeps_it = r->drafter_has_it;
     if (!keeps) pf_session_drop_sequence(s);
+    if (!r->request->rules.allow) return;
+    pf_hub_settle(s->options.verifier); /* the request's callback is called no more */
+    if (s->options.drafter) pf_hub_settle(s->options.drafter);
 }
 
 void pf_session_drop_sequence(pf_session *s)

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "engine/roles.h"
 #include "host/sequence_host.h"
 #include "tests/support/generating.h"
 #include "tests/support/test.h"
@@ -255,8 +256,9 @@ typedef struct {
     int32_t n_verdicts;
     pf_batch answer;
     int32_t n_passes, last_answers; /* of the latest pass */
-    pf_status collect_status;       /* PF_OK: it works */
-    uint64_t pass_ns;               /* what a pass takes */
+    int32_t n_closes;
+    pf_status collect_status; /* PF_OK: it works */
+    uint64_t pass_ns;         /* what a pass takes */
 } script_verifier;
 
 static const int32_t SCRIPT_TOKENS[] = { SCRIPT_TOKEN };
@@ -274,6 +276,7 @@ static void script_answer(script_verifier *s, uint64_t sequence, uint32_t incarn
 static pf_status script_submit(pf_peer *peer, const pf_batch *batch)
 {
     script_verifier *s = (script_verifier *)peer;
+    s->n_closes += batch->n_closes;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         const pf_open *o = &batch->opens[i];
         script_answer(s, o->sequence, o->incarnation, o->next_round, o->n_tokens);
@@ -623,6 +626,25 @@ static void the_drafter_works_ahead_while_no_client_has_asked(void **state)
 
 /* ---- ends --------------------------------------------------------------------------------------------------------- */
 
+static void a_client_that_settles_waits_until_its_close_is_taken(void **state)
+{
+    (void)state;
+    script_verifier script = make_script();
+    script.pass_ns = 100 * MS;
+    pf_hub *hub = open_hub(&script, 1, 0);
+    pf_peer *client = get_client(hub);
+    say_open(client, 1);
+    expect_verdict(client, 1);
+    say_proposal(client, 1);
+    say_close(client, 1);
+    pf_hub_settle(client);
+    assert_int_equal(script.n_closes, 1);
+    pf_hub_settle(client);
+    pf_hub_settle(&script.head); /* no hub's */
+    pf_peer_destroy(client);
+    pf_hub_destroy(hub);
+}
+
 static void a_stopped_hub_refuses_opens_and_lets_open_sequences_go_on(void **state)
 {
     (void)state;
@@ -724,6 +746,7 @@ int main(void)
         cmocka_unit_test(a_pass_waits_for_a_sequence_that_was_just_answered),
         cmocka_unit_test(a_pass_does_not_wait_for_a_sequence_that_stays_away),
         cmocka_unit_test(the_drafter_works_ahead_while_no_client_has_asked),
+        cmocka_unit_test(a_client_that_settles_waits_until_its_close_is_taken),
         cmocka_unit_test(a_stopped_hub_refuses_opens_and_lets_open_sequences_go_on),
         cmocka_unit_test(a_failure_of_the_peer_is_told_to_every_client),
         cmocka_unit_test(a_client_that_asked_for_nothing_gets_no_answer),

@@ -76,6 +76,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .tokenizer = s->setup.tokenizer,
                  .chat_template = s->chat_template,
                  .tool_format = pf_tool_format_of(s->chat_template),
+                 .tool_names_before = s->chat_template && pf_chat_template_mentions(s->chat_template, "[ARGS]"),
                  .no_chat_template = s->no_chat_template.text,
                  .sessions = s->sessions.sessions,
                  .plain_sessions = s->sessions.plain,

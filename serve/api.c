@@ -404,6 +404,16 @@ static pf_status start(pf_api *api, pf_error *error)
     return pf_task_queue_create(n, api->options.max_waiting, &api->generating, error);
 }
 
+const pf_token_order *pf_api_token_order(pf_api *api)
+{
+    const pf_api_options *o = &api->options;
+    pthread_mutex_lock(&api->order_mutex);
+    if (!api->has_order)
+        api->has_order = pf_constraint_order(o->tokenizer, o->n_ids, api->marks, api->n_marks, &api->order) == PF_OK;
+    pthread_mutex_unlock(&api->order_mutex);
+    return api->has_order ? &api->order : NULL;
+}
+
 /* The marks of calls that are special tokens of the model. */
 static void find_marks(pf_api *api)
 {
@@ -421,6 +431,7 @@ pf_status pf_api_create(const pf_api_options *options, pf_api **out, pf_error *e
     if (!api) return pf_fail(error, PF_NOMEM, "no memory for the API");
     api->options = *options;
     pthread_mutex_init(&api->room_mutex, NULL);
+    pthread_mutex_init(&api->order_mutex, NULL);
     pthread_cond_init(&api->room_changed, NULL);
     api->created = (int64_t)time(NULL);
     find_marks(api);
@@ -450,6 +461,8 @@ void pf_api_destroy(pf_api *api)
     pf_task_queue_destroy(api->generating);
     pthread_cond_destroy(&api->room_changed);
     pthread_mutex_destroy(&api->room_mutex);
+    pthread_mutex_destroy(&api->order_mutex);
+    pf_token_order_clear(&api->order);
     free(api->results);
     free(api);
 }

@@ -40,6 +40,7 @@ typedef struct {
     const pf_api_keys *keys;    /* NULL: none is asked for */
     pf_metrics *metrics;        /* of /metrics */
     pf_tool_format tool_format; /* of the template */
+    bool tool_names_before;     /* NAME[ARGS]{...}, of Mistral */
 } pf_api_options;
 
 /* PF_NOMEM, PF_LIMIT: no more threads. */

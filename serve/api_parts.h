@@ -7,6 +7,7 @@
 #include "serve/api.h"
 #include "serve/api_error.h"
 #include "serve/api_request.h"
+#include "serve/constraint.h"
 #include "serve/task_queue.h"
 
 struct pf_api {
@@ -17,6 +18,11 @@ struct pf_api {
     pf_result *results;        /* [n_sessions] one for each of those threads */
     volatile bool drains;
     int32_t marks[4], n_marks; /* [n_marks] special tokens that are text where calls of tools are looked for */
+
+    /* The texts of all tokens, made when they are first wanted. */
+    pthread_mutex_t order_mutex;
+    bool has_order;
+    pf_token_order order;
 
     /* Texts begin in order, each once the KV cache has room for all that it may become. */
     pthread_mutex_t room_mutex;
@@ -34,6 +40,9 @@ json_t *pf_api_error_shape(const pf_http_exchange *exchange, const pf_api_error 
 
 /* Whether the model that a request names is the one that is served; NULL: it names none. */
 bool pf_api_check_model(const pf_api *api, const char *model, pf_api_error *error);
+
+/* Of all ids; NULL: no memory. Any thread. */
+const pf_token_order *pf_api_token_order(pf_api *api);
 
 /* The ids of a conversation by the chat template, or of a text. */
 bool pf_api_tokenize_chat(const pf_api *api, const json_t *conversation, pf_tokens *out, pf_api_error *error);

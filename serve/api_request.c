@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
+#include "serve/output_form.h"
 #include "serve/translate.h"
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
@@ -173,25 +174,37 @@ static bool read_messages(json_t *messages, pf_api_error *error)
     return true;
 }
 
-/* "none", "auto" and null: whether the template sees the tools. */
-static bool read_tool_choice(const json_t *choice, bool *sees_tools, pf_api_error *error)
+/* What a tool_choice says; null is "auto". */
+typedef struct {
+    bool hides;       /* the template does not see the tools */
+    bool forces;      /* a tool must be called: of this name, where it is not NULL */
+    const char *name; /* borrowed */
+} tool_choice;
+
+static bool read_tool_choice(const json_t *choice, tool_choice *out, pf_api_error *error)
 {
-    const char *word = json_string_value(choice);
-    *sees_tools = !word || strcmp(word, "none") != 0;
-    if (!choice || json_is_null(choice) || (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)))
+    const char *word = json_string_value(choice), *type = json_string_value(json_object_get(choice, "type"));
+    const json_t *function = json_object_get(choice, "function"); /* of responses the name is beside the type */
+    *out = (tool_choice){ .hides = word && strcmp(word, "none") == 0, .forces = word && strcmp(word, "required") == 0 };
+    if (!choice || json_is_null(choice) || out->hides || out->forces || (word && strcmp(word, "auto") == 0))
         return true;
-    return pf_api_refuse(error, 400, "tool_choice",
-                         "tool_choice: a call cannot be forced; expected \"auto\" or \"none\"");
+    out->name = json_string_value(json_object_get(function ? function : choice, "name"));
+    out->forces = type && strcmp(type, "function") == 0 && out->name;
+    return out->forces ||
+           pf_api_refuse(error, 400, "tool_choice",
+                         "tool_choice: expected \"auto\", \"none\", \"required\" or {\"type\": \"function\", "
+                         "\"function\": {\"name\"}}");
 }
 
 static bool add_tools(json_t *conversation, const json_t *root, pf_api_error *error)
 {
-    bool sees_tools;
+    tool_choice choice;
     json_t *tools = json_object_get(root, "tools");
-    if (!read_tool_choice(json_object_get(root, "tool_choice"), &sees_tools, error)) return false;
-    if (!tools || json_is_null(tools)) return true;
-    if (!json_is_array(tools)) return wrong_type(error, "tools", tools, "a list");
-    if (!sees_tools || json_array_size(tools) == 0) return true;
+    if (!read_tool_choice(json_object_get(root, "tool_choice"), &choice, error)) return false;
+    if (tools && !json_is_null(tools) && !json_is_array(tools)) return wrong_type(error, "tools", tools, "a list");
+    if (choice.forces && json_array_size(tools) == 0)
+        return pf_api_refuse(error, 400, "tool_choice", "tool_choice: a tool is to be called, and there are no tools");
+    if (choice.hides || json_array_size(tools) == 0) return true;
     return json_object_set(conversation, "tools", tools) == 0 ||
            pf_api_refuse(error, 500, NULL, "no memory for the tools");
 }
@@ -527,6 +540,63 @@ static bool want_text(const char *param, const json_t *value, pf_api_request *ou
     return (word && strcmp(word, "text") == 0) || refuse_other(param, error);
 }
 
+/* ---- the form of the text ---- */
+
+static bool read_format(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    if (!json_is_object(value)) return wrong_type(error, param, value, "an object");
+    return pf_api_write_format(value, &out->grammar, error);
+}
+
+/* Read behind response_format, which may have written a grammar. */
+static bool read_grammar(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    if (!json_is_string(value)) return wrong_type(error, param, value, "a string");
+    const json_t *format = json_object_get(out->root, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (type && strcmp(type, "text") != 0)
+        return pf_api_refuse(error, 400, param, "grammar and response_format are given, expected one of them");
+    return pf_bytes_append(&out->grammar, json_string_value(value), json_string_length(value)) == PF_OK ||
+           pf_api_refuse(error, 500, NULL, "no memory for the grammar");
+}
+
+static bool read_choice_of_tool(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    tool_choice choice;
+    (void)param;
+    if (!read_tool_choice(value, &choice, error)) return false;
+    out->must_call = choice.forces;
+    out->must_call_of = choice.name;
+    return true;
+}
+
+/* ---- log-probabilities ---- */
+
+/* Of a chat whether; of a completion of how many likeliest tokens. */
+static bool read_logprobs(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    if (out->kind == PF_API_CHAT) {
+        bool wants = false;
+        if (!read_bool(param, value, &wants, error)) return false;
+        if (wants && out->logprobs == 0) out->logprobs = 1;
+        return true;
+    }
+    if (json_is_false(value)) return true;
+    if (!read_int(param, value, 0, PF_MAX_LOGPROBS, &out->logprobs, error)) return false;
+    out->logprobs++;
+    return true;
+}
+
+static bool read_top_logprobs(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    int32_t n = 0;
+    if (!read_int(param, value, 0, PF_MAX_LOGPROBS, &n, error)) return false;
+    if (n > 0 && !json_is_true(json_object_get(out->root, "logprobs")))
+        return pf_api_refuse(error, 400, param, "top_logprobs is %d, and logprobs is not true", n);
+    if (n > 0) out->logprobs = 1 + n;
+    return true;
+}
+
 /* It has no influence on a text, whatever it is. */
 static bool take_any(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
 {
@@ -544,7 +614,7 @@ static const struct {
     { "model", OF_BOTH, read_model },
     { "messages", OF_CHAT, take_any }, /* these are read by themselves */
     { "tools", OF_CHAT, take_any },
-    { "tool_choice", OF_CHAT, take_any },
+    { "tool_choice", OF_CHAT, read_choice_of_tool },
     { "chat_template_kwargs", OF_CHAT, take_any },
     { "add_generation_prompt", OF_CHAT, take_any },
     { "documents", OF_CHAT, take_any },
@@ -569,9 +639,10 @@ static const struct {
     { "repetition_penalty", OF_BOTH, read_repetition },
     { "logit_bias", OF_BOTH, read_logit_bias },
     { "min_tokens", OF_BOTH, read_min_tokens },
-    { "logprobs", OF_BOTH, want_zero },
-    { "top_logprobs", OF_CHAT, want_zero },
-    { "response_format", OF_BOTH, want_text },
+    { "logprobs", OF_BOTH, read_logprobs },
+    { "top_logprobs", OF_CHAT, read_top_logprobs },
+    { "response_format", OF_BOTH, read_format },
+    { "grammar", OF_BOTH, read_grammar },
     { "modalities", OF_CHAT, want_text },
     { "best_of", OF_COMPLETION, want_one },
     { "suffix", OF_COMPLETION, want_empty },
@@ -615,6 +686,10 @@ static bool read_all(pf_api_request *out, pf_api_error *error)
     if (out->max_tokens > 0 && out->rules.min_tokens > out->max_tokens)
         return pf_api_refuse(error, 400, "min_tokens", "min_tokens is %d, expected at most max_tokens, which is %d",
                              out->rules.min_tokens, out->max_tokens);
+    if (out->ignore_eos && (out->grammar.n > 0 || out->must_call))
+        return pf_api_refuse(error, 400, "ignore_eos", "ignore_eos is set, and the text has a form that it ends by");
+    if (out->must_call && out->grammar.n > 0)
+        return pf_api_refuse(error, 400, "tool_choice", "a tool is to be called, and the text has another form");
     if (out->method == PF_METHOD_GREEDY && out->sampling.temperature > 0.0f)
         return pf_api_refuse(error, 400, "speculative.method", "speculative.method greedy is for temperature 0, not %g",
                              (double)out->sampling.temperature);
@@ -655,6 +730,7 @@ void pf_api_request_end(pf_api_request *request)
     json_decref(request->conversation);
     json_decref(request->root);
     json_decref(request->original);
+    pf_bytes_clear(&request->grammar);
     free(request->bias_ids);
     free(request->biases);
     *request = (pf_api_request){ 0 };

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "include/pilotfish.h"
 #include "serve/api_error.h"
 
@@ -47,6 +48,10 @@ typedef struct {
     bool seed_given;
     const char *stops[PF_API_MAX_STOPS];
     int32_t n_stops;
+    pf_bytes grammar;         /* owned: of the text, in GBNF; empty: any text */
+    bool must_call;           /* a tool: of this name, where it is not NULL */
+    const char *must_call_of; /* its parameters are those of `conversation` */
+    int32_t logprobs;         /* as pf_request.logprobs */
     bool ignore_eos, echo;
     bool stream, include_usage, continuous_usage;
     bool speculates, marks_drafted;

@@ -19,6 +19,7 @@
 #include "base/sampling_parameters.h"
 #include "base/utf8.h"
 #include "serve/api_parts.h"
+#include "serve/output_form.h"
 #include "serve/reply.h"
 #include "serve/tool_calls.h"
 #include "tokenizer/decode/text_stream.h"
@@ -36,6 +37,9 @@ typedef struct {
     pf_text_stream text;
     pf_status text_status;
     pf_reply_choice reply;
+    pf_constraint *constraint;   /* NULL: it may be any text */
+    pf_token_logprobs *logprobs; /* [reply.n_logprobs] */
+    int32_t logprobs_capacity;
     pf_tool_scan scan;
     pf_reply_part *parts; /* [reply.n_parts] its calls own their texts */
     int32_t parts_capacity;
@@ -63,9 +67,10 @@ struct completion {
     pf_reply_head head;
     char id[48];
     int64_t n_events;
-    uint64_t client;    /* of its texts: a number of its own, so that none is ever proposed to another request */
-    pf_tokens *prompts; /* [request.n_prompts] */
-    choice *choices;    /* [n_choices] */
+    uint64_t client;     /* of its texts: a number of its own, so that none is ever proposed to another request */
+    pf_tokens *prompts;  /* [request.n_prompts] */
+    pf_grammar *grammar; /* of its texts; NULL: any */
+    choice *choices;     /* [n_choices] */
     int32_t n_choices;
     pthread_mutex_t mutex;
     int32_t n_left;
@@ -88,12 +93,15 @@ static void destroy(completion *c)
         choice *ch = &c->choices[i];
         for (int32_t k = 0; k < ch->reply.n_parts; k++) end_part(&ch->parts[k]);
         free(ch->parts);
+        free(ch->logprobs);
+        pf_constraint_destroy(ch->constraint);
         pf_tool_scan_end(&ch->scan);
         pf_text_stream_end(&ch->text);
         pf_bytes_clear(&ch->events);
     }
     for (int32_t i = 0; i < c->request.n_prompts && c->prompts; i++) pf_tokens_clear(&c->prompts[i]);
     pthread_mutex_destroy(&c->mutex);
+    pf_grammar_close(c->grammar);
     pf_api_request_end(&c->request);
     pf_http_release(c->exchange);
     free(c->prompts);
@@ -212,6 +220,25 @@ static pf_status show(choice *ch, size_t end, bool is_whole)
 
 /* ---- a choice, on a thread with a session ----------------------------------------------------------------------------- */
 
+/* Tokens that are no text have none: they end it. */
+static void on_logprobs(void *user, const pf_token_logprobs *logprobs)
+{
+    enum { USUAL_TOKENS = 64 };
+    choice *ch = user;
+    if (pf_tokenizer_is_special(ch->of->api->options.tokenizer, logprobs->token)) return;
+    if (ch->reply.n_logprobs == ch->logprobs_capacity) {
+        const int32_t capacity = ch->logprobs_capacity > 0 ? 2 * ch->logprobs_capacity : USUAL_TOKENS;
+        pf_token_logprobs *grown = realloc(ch->logprobs, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            ch->text_status = PF_NOMEM;
+            return;
+        }
+        ch->reply.logprobs = ch->logprobs = grown;
+        ch->logprobs_capacity = capacity;
+    }
+    ch->logprobs[ch->reply.n_logprobs++] = *logprobs;
+}
+
 static bool on_token(void *user, int32_t token, bool drafted)
 {
     choice *ch = user;
@@ -271,6 +298,13 @@ static pf_request make_request(const choice *ch)
         .user = (void *)ch,
     };
     request.sampling.seed = ch->seed;
+    request.logprobs = c->request.logprobs;
+    request.on_logprobs = on_logprobs;
+    if (!ch->constraint) return request;
+    request.rules.allow = pf_constraint_allow;
+    request.rules.allow_user = ch->constraint;
+    request.stop_tokens = o->chat_ends;
+    request.n_stop_tokens = o->n_chat_ends;
     return request;
 }
 
@@ -493,6 +527,42 @@ static bool begin_text(choice *ch, pf_api_error *error)
     return status == PF_OK || pf_api_refuse(error, pf_api_status_of(status), NULL, "no memory for the text");
 }
 
+/* The grammar of the texts, where the request has one. */
+static bool make_grammar(completion *c, pf_api_error *error)
+{
+    pf_api_request *r = &c->request;
+    const pf_api_options *o = &c->api->options;
+    pf_error why = { 0 };
+    if (r->must_call &&
+        !pf_api_write_call(o->tool_format, o->tool_names_before, json_object_get(r->conversation, "tools"),
+                           r->must_call_of, &r->grammar, error))
+        return false;
+    if (r->grammar.n == 0) return true;
+    const char *param = r->must_call ? "tools" : json_object_get(r->root, "grammar") ? "grammar" : "response_format";
+    if (o->n_chat_ends == 0)
+        return pf_api_refuse(error, 400, param, "the model has no token that ends a text, which its form needs");
+    const pf_status status = pf_grammar_parse(r->grammar.data, r->grammar.n, &c->grammar, &why);
+    return status == PF_OK || pf_api_refuse(error, status == PF_NOMEM ? 500 : 400, param, "%s", why.text);
+}
+
+static bool constrain(choice *ch, pf_api_error *error)
+{
+    const completion *c = ch->of;
+    const pf_api_options *o = &c->api->options;
+    if (!c->grammar) return true;
+    const pf_status status =
+        pf_constraint_create(c->grammar, &c->api->order, o->chat_ends, o->n_chat_ends, &ch->constraint);
+    if (status == PF_FORMAT) return pf_api_refuse(error, 400, "grammar", "no text fits the grammar");
+    return status == PF_OK || pf_api_refuse(error, 500, NULL, "no memory for the form of a text");
+}
+
+/* Where forms and log-probabilities need the texts of all tokens. */
+static bool make_order(const completion *c, pf_api_error *error)
+{
+    const bool needs = c->grammar || c->request.logprobs > 0;
+    return !needs || pf_api_token_order(c->api) || pf_api_refuse(error, 500, NULL, "no memory for the texts of tokens");
+}
+
 static bool make_choices(completion *c, pf_api_error *error)
 {
     for (int32_t i = 0; i < c->n_choices; i++) {
@@ -505,7 +575,7 @@ static bool make_choices(completion *c, pf_api_error *error)
         ch->reply.index = i;
         ch->reply.progress = &ch->progress;
         ch->reply.usage.n_prompt = ch->prompt->n;
-        if (!check_length(c, ch->prompt, error) || !begin_text(ch, error)) return false;
+        if (!check_length(c, ch->prompt, error) || !begin_text(ch, error) || !constrain(ch, error)) return false;
     }
     return true;
 }
@@ -517,6 +587,17 @@ static bool allocate(completion *c, pf_api_error *error)
     c->prompts = calloc((size_t)c->request.n_prompts, sizeof *c->prompts);
     c->choices = calloc((size_t)c->n_choices, sizeof *c->choices);
     return (c->prompts && c->choices) || pf_api_refuse(error, 500, NULL, "no memory for %d texts", c->n_choices);
+}
+
+/* What a token adds to a text; of one that adds none its name. */
+static const char *token_text(const void *texts, int32_t id, size_t *n_bytes)
+{
+    const pf_api *api = texts;
+    int32_t n = 0;
+    const char *text = pf_token_order_text(&api->order, id, &n);
+    *n_bytes = (size_t)n;
+    if (!text) text = pf_tokenizer_token_bytes(api->options.tokenizer, id, n_bytes);
+    return text ? text : "";
 }
 
 static bool name_it(completion *c, pf_api_error *error)
@@ -532,6 +613,8 @@ static bool name_it(completion *c, pf_api_error *error)
                                .created = (int64_t)time(NULL),
                                .request = &c->request,
                                .n_events = &c->n_events,
+                               .token_text = token_text,
+                               .texts = c->api,
                                .has_drafter = c->api->options.plain_sessions != NULL };
     return true;
 }
@@ -542,8 +625,8 @@ static bool prepare(completion *c, pf_api_kind kind, pf_api_error *error)
     const char *body = pf_http_body(c->exchange, &n_bytes);
     return pf_api_request_parse(kind, body, n_bytes, &c->request, error) &&
            pf_api_check_model(c->api, c->request.model, error) && check_rules(c, error) &&
-           draw_seed(&c->request, error) && name_it(c, error) && allocate(c, error) && read_prompts(c, error) &&
-           make_choices(c, error);
+           draw_seed(&c->request, error) && name_it(c, error) && make_grammar(c, error) && make_order(c, error) &&
+           allocate(c, error) && read_prompts(c, error) && make_choices(c, error);
 }
 
 static bool submit(completion *c, pf_api_error *error)

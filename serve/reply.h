@@ -25,7 +25,9 @@ typedef struct {
     int64_t created; /* seconds since 1970 */
     const pf_api_request *request;
     bool has_drafter;
-    int64_t *n_events; /* of a stream that numbers them */
+    int64_t *n_events;                                                         /* of a stream that numbers them */
+    const char *(*token_text)(const void *texts, int32_t id, size_t *n_bytes); /* of log-probabilities */
+    const void *texts;
 } pf_reply_head;
 
 /* What a choice has, in order: texts and calls of tools. */
@@ -36,9 +38,11 @@ typedef struct {
 
 /* What a stream has begun of a choice; zero before its open. */
 typedef struct {
-    int32_t n_items; /* that are whole: texts and calls */
-    bool in_text;    /* another one, a text, has begun */
-    int32_t part;    /* which it is of the choice's */
+    int32_t n_items;     /* that are whole: texts and calls */
+    bool in_text;        /* another one, a text, has begun */
+    int32_t part;        /* which it is of the choice's */
+    int32_t n_logprobs;  /* tokens whose log-probabilities were sent */
+    int64_t text_offset; /* characters of their texts */
 } pf_reply_progress;
 
 typedef struct {
@@ -47,6 +51,8 @@ typedef struct {
     size_t n_bytes;
     const pf_reply_part *parts; /* [n_parts] NULL: the whole text is one */
     int32_t n_parts, n_calls;
+    const pf_token_logprobs *logprobs; /* [n_logprobs] of its tokens, where they are wanted */
+    int32_t n_logprobs;
     pf_reply_progress *progress; /* of a stream */
     pf_finish finish;
     const char *stop; /* the stop text that ended it; NULL: none has */
@@ -78,6 +84,13 @@ extern const pf_reply_format pf_reply_chat;       /* OpenAI's chat completions: 
 extern const pf_reply_format pf_reply_completion; /* OpenAI's completions */
 extern const pf_reply_format pf_reply_response;   /* OpenAI's responses: reply_responses.c */
 extern const pf_reply_format pf_reply_message;    /* Anthropic's messages: reply_anthropic.c */
+
+/* Those of tokens from `first` on, as chats have them: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}; or as
+ * completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, where *offset is that of the first, and then of the next.
+ * null where none are wanted; NULL: no memory. */
+json_t *pf_reply_chat_logprobs(const pf_reply_head *head, const pf_reply_choice *choice, int32_t first);
+json_t *pf_reply_text_logprobs(const pf_reply_head *head, const pf_reply_choice *choice, int32_t first,
+                               int64_t *offset);
 
 /* Its parts: at least one, where it has none the empty text. */
 int32_t pf_reply_count_parts(const pf_reply_choice *choice);

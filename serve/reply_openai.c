@@ -57,22 +57,27 @@ static json_t *whole(const pf_reply_head *head, const char *object, json_t *choi
 
 static const char chat_chunk[] = "chat.completion.chunk";
 
-static json_t *chat_choice(int32_t index, json_t *delta, const char *reason)
+/* With the log-probabilities of tokens that have not been sent yet. */
+static json_t *chat_choice(const pf_reply_head *head, const pf_reply_choice *c, json_t *delta, const char *reason)
 {
-    return json_pack("{s:i, s:o, s:n, s:s?}", "index", index, "delta", delta, "logprobs", "finish_reason", reason);
+    const int32_t first = c->progress->n_logprobs;
+    c->progress->n_logprobs = c->n_logprobs;
+    return json_pack("{s:i, s:o, s:o, s:s?}", "index", c->index, "delta", delta, "logprobs",
+                     first < c->n_logprobs ? pf_reply_chat_logprobs(head, c, first) : json_null(), "finish_reason",
+                     reason);
 }
 
 static pf_status chat_open(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
     json_t *delta = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
-    return choice_event(head, chat_chunk, c, chat_choice(c->index, delta, NULL), out);
+    return choice_event(head, chat_chunk, c, chat_choice(head, c, delta, NULL), out);
 }
 
 static pf_status chat_delta(const pf_reply_head *head, const pf_reply_choice *c, const pf_reply_piece *piece,
                             pf_bytes *out)
 {
     json_t *delta = json_pack("{s:o}", "content", pf_json_text(piece->text, piece->n_bytes));
-    return choice_event(head, chat_chunk, c, mark(head, piece, chat_choice(c->index, delta, NULL)), out);
+    return choice_event(head, chat_chunk, c, mark(head, piece, chat_choice(head, c, delta, NULL)), out);
 }
 
 /* The call without its arguments, then these. */
@@ -81,15 +86,15 @@ static pf_status chat_call(const pf_reply_head *head, const pf_reply_choice *c, 
     const pf_reply_part *call = &c->parts[c->n_parts - 1];
     json_t *begin = json_pack("{s:[{s:i, s:s, s:s, s:{s:s, s:s}}]}", "tool_calls", "index", c->n_calls - 1, "id",
                               call->id, "type", "function", "function", "name", call->name, "arguments", "");
-    PF_TRY(choice_event(head, chat_chunk, c, chat_choice(c->index, begin, NULL), out));
+    PF_TRY(choice_event(head, chat_chunk, c, chat_choice(head, c, begin, NULL), out));
     json_t *arguments = json_pack("{s:[{s:i, s:{s:s}}]}", "tool_calls", "index", c->n_calls - 1, "function",
                                   "arguments", call->arguments);
-    return choice_event(head, chat_chunk, c, chat_choice(c->index, arguments, NULL), out);
+    return choice_event(head, chat_chunk, c, chat_choice(head, c, arguments, NULL), out);
 }
 
 static pf_status chat_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
-    return choice_event(head, chat_chunk, c, chat_choice(c->index, json_object(), finish_reason(c)), out);
+    return choice_event(head, chat_chunk, c, chat_choice(head, c, json_object(), finish_reason(c)), out);
 }
 
 static pf_status chat_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
@@ -135,8 +140,9 @@ static json_t *chat_whole(const pf_reply_head *head, const pf_reply_choice *choi
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i, s:o, s:n, s:s}", "index", choices[i].index, "message",
-                                              chat_message(&choices[i]), "logprobs", "finish_reason",
+        json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:s}", "index", choices[i].index, "message",
+                                              chat_message(&choices[i]), "logprobs",
+                                              pf_reply_chat_logprobs(head, &choices[i], 0), "finish_reason",
                                               finish_reason(&choices[i])));
     return whole(head, "chat.completion", list, usage);
 }
@@ -147,10 +153,20 @@ const pf_reply_format pf_reply_chat = { chat_open, chat_delta, chat_call, chat_c
 
 static const char completion_object[] = "text_completion";
 
-static json_t *text_choice(int32_t index, const char *text, size_t n_bytes, const char *reason)
+/* logprobs: its reference is taken. */
+static json_t *text_choice(const pf_reply_choice *c, const char *text, size_t n_bytes, json_t *logprobs,
+                           const char *reason)
 {
-    return json_pack("{s:i, s:o, s:n, s:s?}", "index", index, "text", pf_json_text(text, n_bytes), "logprobs",
-                     "finish_reason", reason);
+    return json_pack("{s:i, s:o, s:o, s:s?}", "index", c->index, "text", pf_json_text(text, n_bytes), "logprobs",
+                     logprobs, "finish_reason", reason);
+}
+
+/* Of tokens that have not been sent yet. */
+static json_t *next_logprobs(const pf_reply_head *head, const pf_reply_choice *c)
+{
+    const int32_t first = c->progress->n_logprobs;
+    c->progress->n_logprobs = c->n_logprobs;
+    return first < c->n_logprobs ? pf_reply_text_logprobs(head, c, first, &c->progress->text_offset) : json_null();
 }
 
 static pf_status text_open(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
@@ -163,12 +179,14 @@ static pf_status text_delta(const pf_reply_head *head, const pf_reply_choice *c,
                             pf_bytes *out)
 {
     return choice_event(head, completion_object, c,
-                        mark(head, piece, text_choice(c->index, piece->text, piece->n_bytes, NULL)), out);
+                        mark(head, piece, text_choice(c, piece->text, piece->n_bytes, next_logprobs(head, c), NULL)),
+                        out);
 }
 
 static pf_status text_close(const pf_reply_head *head, const pf_reply_choice *c, pf_bytes *out)
 {
-    return choice_event(head, completion_object, c, text_choice(c->index, "", 0, finish_reason(c)), out);
+    return choice_event(head, completion_object, c, text_choice(c, "", 0, next_logprobs(head, c), finish_reason(c)),
+                        out);
 }
 
 static pf_status text_end(const pf_reply_head *head, const pf_usage *usage, pf_bytes *out)
@@ -179,9 +197,12 @@ static pf_status text_end(const pf_reply_head *head, const pf_usage *usage, pf_b
 static json_t *text_whole(const pf_reply_head *head, const pf_reply_choice *choices, int32_t n, const pf_usage *usage)
 {
     json_t *list = json_array();
-    for (int32_t i = 0; i < n; i++)
-        json_array_append_new(
-            list, text_choice(choices[i].index, choices[i].text, choices[i].n_bytes, finish_reason(&choices[i])));
+    for (int32_t i = 0; i < n; i++) {
+        const pf_reply_choice *c = &choices[i];
+        int64_t offset = 0;
+        json_t *logprobs = pf_reply_text_logprobs(head, c, 0, &offset);
+        json_array_append_new(list, text_choice(c, c->text, c->n_bytes, logprobs, finish_reason(c)));
+    }
     return whole(head, completion_object, list, usage);
 }
 

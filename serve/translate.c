@@ -129,9 +129,19 @@ static bool check_message(const json_t *root, pf_api_error *error)
         return pf_api_refuse(error, 400, "max_tokens", "max_tokens is missing");
     if (is_given(thinking) && !has_type(thinking, "disabled"))
         return pf_api_refuse(error, 400, "thinking", "thinking is not supported, but for the type \"disabled\"");
-    if (is_given(choice) && !has_type(choice, "auto") && !has_type(choice, "none"))
-        return pf_api_refuse(error, 400, "tool_choice", "tool_choice: a call cannot be forced; expected auto or none");
+    static const char *const choices[] = { "auto", "none", "any", "tool" };
+    bool is_known = !is_given(choice);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) is_known = is_known || has_type(choice, choices[i]);
+    if (!is_known)
+        return pf_api_refuse(error, 400, "tool_choice", "tool_choice: expected the type auto, any, tool or none");
     return !is_given(tools) || json_is_array(tools) || pf_api_refuse(error, 400, "tools", "tools is no list");
+}
+
+static json_t *translate_choice(const json_t *choice)
+{
+    if (has_type(choice, "tool"))
+        return json_pack("{s:s, s:{s:O*}}", "type", "function", "function", "name", json_object_get(choice, "name"));
+    return json_string(has_type(choice, "none") ? "none" : has_type(choice, "any") ? "required" : "auto");
 }
 
 json_t *pf_api_translate_message(const json_t *root, pf_api_error *error)
@@ -143,8 +153,8 @@ json_t *pf_api_translate_message(const json_t *root, pf_api_error *error)
     const json_t *tools = json_object_get(root, "tools");
     bool all = out && json_object_set_new(out, "messages", translate_messages(root)) == 0;
     if (all && is_given(tools)) all = json_object_set_new(out, "tools", translate_tools(tools)) == 0;
-    if (all && has_type(json_object_get(root, "tool_choice"), "none"))
-        all = json_object_set_new(out, "tool_choice", json_string("none")) == 0;
+    if (all && is_given(json_object_get(root, "tool_choice")))
+        all = json_object_set_new(out, "tool_choice", translate_choice(json_object_get(root, "tool_choice"))) == 0;
     if (all) return out;
     json_decref(out);
     return no_memory(error);

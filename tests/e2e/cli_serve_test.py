@@ -1,6 +1,7 @@
 """`pilotfish serve`: OpenAI's API over HTTP, by a client of the standard library."""
 
 import json
+import math
 import re
 import shutil
 import signal
@@ -330,6 +331,21 @@ class Tools(ServeCase):
         self.assertEqual(text_of(events), "")
         self.assertEqual(events[-2]["choices"][0]["finish_reason"], "tool_calls")
 
+    def test_a_call_can_be_forced(self):
+        schema = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"enum": ["a", "b"]}}, "required": ["x", "y"]}
+        tools = [{"type": "function", "function": {"name": n, "parameters": schema}} for n in ("f", "other")]
+        for choice, names in (("required", {"f", "other"}), ({"type": "function", "function": {"name": "other"}}, {"other"})):
+            reply = self.client.post(CHAT, {"messages": MESSAGES, "max_tokens": 120, "temperature": 0, "tools": tools, "tool_choice": choice})
+            choice = reply.json["choices"][0]
+            self.assertEqual(choice["finish_reason"], "tool_calls", reply.body)
+            [call] = choice["message"]["tool_calls"]
+            self.assertIn(call["function"]["name"], names)
+            found = json.loads(call["function"]["arguments"])
+            self.assertEqual((set(found), type(found["x"])), ({"x", "y"}, int))
+        value = {"messages": MESSAGES, "max_tokens": 120, "temperature": 0, "tools": [{"name": "f", "input_schema": schema}]}
+        reply = self.client.post("/v1/messages", {**value, "tool_choice": {"type": "any"}}).json
+        self.assertEqual((reply["stop_reason"], reply["content"][0]["type"]), ("tool_use", "tool_use"))
+
     def test_without_such_a_tool_it_is_text(self):
         other = [{"type": "function", "function": {"name": "g"}}]
         for more, text in (({}, self.PARTS[1]), ({"tools": self.TOOLS, "tool_choice": "none"}, self.PARTS[1]),
@@ -360,6 +376,102 @@ class Tools(ServeCase):
         call = self.client.post(CHAT, self.value(tools=self.TOOLS)).json["choices"][0]["message"]
         back = [*MESSAGES, {**call, "content": ""}, {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "5"}]
         self.assertEqual(self.client.post(CHAT, self.value(messages=back, tools=self.TOOLS)).status, 200)
+
+
+class Forms(ServeCase):
+    """Texts that a grammar holds, and log-probabilities. The model is random: without the grammar it makes none of this."""
+
+    SCHEMA = {"type": "object", "properties": {"kind": {"enum": ["red", "green"]}, "n": {"type": "integer"},
+                                               "list": {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}},
+              "required": ["kind", "n", "list"], "additionalProperties": False}
+
+    def ask(self, path=CHAT, **more):
+        value = {"max_tokens": 120, "temperature": 0, **more}
+        value |= {"messages": MESSAGES} if path == CHAT else {"prompt": PROMPT}
+        return self.client.post(path, value)
+
+    def assert_document(self, text):
+        found = json.loads(text)
+        self.assertEqual(set(found), {"kind", "n", "list"})
+        self.assertIn(found["kind"], ("red", "green"))
+        self.assertEqual((type(found["n"]), type(found["list"])), (int, list))
+
+    def test_a_schema_holds_the_text(self):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": self.SCHEMA}}
+        texts = set()
+        for speculates in (True, False):
+            for seed in range(4):
+                sampled = {"temperature": 1.0, "seed": seed} if seed else {}
+                reply = self.ask(response_format=form, speculative={"enabled": speculates, "method": "coupled" if seed else "auto"},
+                                 **sampled).json["choices"][0]
+                self.assertEqual(reply["finish_reason"], "stop", reply)
+                self.assert_document(reply["message"]["content"])
+                texts.add((seed, reply["message"]["content"]))
+        self.assertEqual(len(texts), 4)     # the same with a drafter and without
+        value = {"messages": MESSAGES, "max_tokens": 120, "temperature": 0, "response_format": form}
+        self.assert_document(text_of(self.client.stream(CHAT, value)))
+        flat = {"input": MESSAGES, "max_output_tokens": 120, "temperature": 0,
+                "text": {"format": {"type": "json_schema", "name": "x", "schema": self.SCHEMA}}}
+        self.assert_document(self.client.post("/v1/responses", flat).json["output"][0]["content"][0]["text"])
+
+    def test_a_grammar_holds_the_text(self):
+        for grammar, pattern in (('root ::= "yes" | "no"', "yes|no"), ("root ::= [a-c]{5} word\nword ::= [0-9] | \"x\"", "[a-c]{5}[0-9x]")):
+            for path in (TEXT, CHAT):
+                choice = self.ask(path, grammar=grammar).json["choices"][0]
+                self.assertRegex(choice.get("text") or choice["message"]["content"], f"^({pattern})$")
+                self.assertEqual(choice["finish_reason"], "stop")
+        many = at_once([lambda i=i: self.ask(TEXT, grammar=f'root ::= "{i}" [0-9]+ "."', max_tokens=200, temperature=1, seed=i)
+                        for i in range(10, 26)])
+        for i, reply in enumerate(many, 10):
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertRegex(reply.json["choices"][0]["text"], rf"^{i}[0-9]+\.?$")
+
+    def test_an_object_begins_as_one(self):
+        text = self.ask(response_format={"type": "json_object"}).json["choices"][0]["message"]["content"]
+        self.assertEqual(text[0], "{")
+
+    def test_forms_that_are_none_are_refused(self):
+        for more, param, saying in (
+                ({"grammar": "root ::= ("}, "grammar", "line 1"), ({"grammar": "root ::= root"}, "grammar", "left recursion"),
+                ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"oneOf": []}}}}, "response_format", "oneOf"),
+                ({"tools": Tools.TOOLS, "tool_choice": "required"}, "tool_choice", "no form of calls")):
+            self.assert_refused(self.ask(**more), 400, param, saying)
+
+    def test_a_client_that_leaves_ends_its_form(self):
+        for _ in range(20):
+            connection = Connection(self.server.address)
+            connection.request("POST", TEXT, json.dumps({"prompt": PROMPT, "max_tokens": 1900, "grammar": "root ::= [a-z]+ [0-9]"}))
+            time.sleep(0.02)
+            connection.close()
+        self.assertEqual(self.ask(TEXT, grammar='root ::= "yes"').json["choices"][0]["text"], "yes")
+
+    def test_logprobs_of_a_chat(self):
+        value = {"messages": MESSAGES, "max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": True, "top_logprobs": 3}
+        choice = self.client.post(CHAT, value).json["choices"][0]
+        entries = choice["logprobs"]["content"]
+        self.assertEqual(len(entries), 12)
+        self.assertEqual(bytes(b for e in entries for b in e["bytes"]).decode(errors="replace"), choice["message"]["content"])
+        for e in entries:
+            self.assertEqual([t["token"] for t in e["top_logprobs"]][0], e["token"])
+            found = [t["logprob"] for t in e["top_logprobs"]]
+            self.assertEqual((len(found), found), (3, sorted(found, reverse=True)))
+            self.assertTrue(found[0] == e["logprob"] <= 0 and sum(math.exp(p) for p in found) <= 1.00001)
+        events = self.client.stream(CHAT, value)[:-1]
+        self.assertEqual([e for v in events for c in v["choices"] for e in (c["logprobs"] or {}).get("content", ())], entries)
+        self.assertIsNone(self.client.post(CHAT, {**value, "logprobs": False, "top_logprobs": 0}).json["choices"][0]["logprobs"])
+
+    def test_logprobs_of_a_completion(self):
+        value = self.greedy(tokens=8, logprobs=2)
+        choice = self.client.post(TEXT, value).json["choices"][0]
+        found = choice["logprobs"]
+        self.assertEqual([len(found[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [8] * 4)
+        self.assertEqual(found["text_offset"][0], 0)
+        self.assertEqual(found["text_offset"], sorted(found["text_offset"]))
+        self.assertEqual(choice["text"], self.client.post(TEXT, self.greedy(tokens=8)).json["choices"][0]["text"])
+        plain = self.client.post(TEXT, {**value, "speculative": {"enabled": False}}).json["choices"][0]["logprobs"]
+        self.assertEqual(plain, found)
+        events = self.client.stream(TEXT, value)[:-1]
+        self.assertEqual([t for v in events for c in v["choices"] for t in (c["logprobs"] or {}).get("tokens", ())], found["tokens"])
 
 
 class Refusals(ServeCase):

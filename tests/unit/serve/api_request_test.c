@@ -67,6 +67,27 @@ static void rules_of_logits_are_read(void **state)
     pf_api_request_end(&r);
 }
 
+static void forms_and_logprobs_are_read(void **state)
+{
+    (void)state;
+    pf_api_request r =
+        must_parse(PF_API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"logprobs\": true,"
+                                "\"top_logprobs\": 3, \"response_format\": {\"type\": \"json_schema\","
+                                "\"json_schema\": {\"name\": \"n\", \"schema\": {\"const\": 5}}}}");
+    assert_int_equal(r.logprobs, 4);
+    assert_non_null(memmem(r.grammar.data, r.grammar.n, "s-0 ::= \"5\"", 11));
+    pf_api_request_end(&r);
+    r = must_parse(PF_API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 0, \"grammar\": \"root ::= \\\"x\\\"\"}");
+    assert_int_equal(r.logprobs, 1);
+    assert_int_equal(r.grammar.n, strlen("root ::= \"x\""));
+    pf_api_request_end(&r);
+    r = must_parse(PF_API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [{}],"
+                                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}");
+    assert_true(r.must_call && r.grammar.n == 0);
+    assert_string_equal(r.must_call_of, "f");
+    pf_api_request_end(&r);
+}
+
 static void defaults_are_those_of_the_api(void **state)
 {
     (void)state;
@@ -96,8 +117,15 @@ static void what_would_change_the_text_is_refused_by_name(void **state)
         { "\"repetition_penalty\": 0", "repetition_penalty" },
         { "\"min_tokens\": -1", "min_tokens" },
         { "\"min_tokens\": 5, \"max_tokens\": 4", "min_tokens" },
-        { "\"response_format\": {\"type\": \"json_object\"}", "response_format" },
-        { "\"logprobs\": true", "logprobs" },
+        { "\"response_format\": {\"type\": \"xml\"}", "response_format" },
+        { "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"pattern\": 1}}}",
+          "response_format" },
+        { "\"response_format\": {\"type\": \"json_schema\"}", "response_format" },
+        { "\"response_format\": {\"type\": \"json_object\"}, \"ignore_eos\": true", "ignore_eos" },
+        { "\"response_format\": {\"type\": \"json_object\"}, \"grammar\": \"x\"", "grammar" },
+        { "\"grammar\": 5", "grammar" },
+        { "\"logprobs\": 5", "logprobs" },
+        { "\"logprobs\": true, \"top_logprobs\": 21", "top_logprobs" },
         { "\"top_logprobs\": 2", "top_logprobs" },
         { "\"tool_choice\": \"required\"", "tool_choice" },
         { "\"typical_p\": 0.5", "typical_p" },
@@ -116,7 +144,7 @@ static void what_would_change_the_text_is_refused_by_name(void **state)
         { "\"speculative\": {\"method\": \"greedy\"}", "speculative.method" },
         { "\"speculative\": {\"depth\": 1}", "speculative" },
     };
-    char body[256];
+    char body[512];
     for (size_t i = 0; i < PF_COUNT(refused); i++) {
         snprintf(body, sizeof body, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], %s}",
                  refused[i].value);
@@ -212,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_parameter_of_a_chat_is_read),
         cmocka_unit_test(rules_of_logits_are_read),
+        cmocka_unit_test(forms_and_logprobs_are_read),
         cmocka_unit_test(defaults_are_those_of_the_api),
         cmocka_unit_test(what_would_change_the_text_is_refused_by_name),
         cmocka_unit_test(values_that_change_nothing_are_accepted),

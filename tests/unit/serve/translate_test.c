@@ -75,7 +75,7 @@ static void messages_that_cannot_be_served_are_refused(void **state)
     (void)state;
     assert_refused(pf_api_translate_message, "{\"messages\": []}", "max_tokens");
     assert_refused(pf_api_translate_message, "{\"max_tokens\": 1, \"thinking\": {\"type\": \"enabled\"}}", "thinking");
-    assert_refused(pf_api_translate_message, "{\"max_tokens\": 1, \"tool_choice\": {\"type\": \"any\"}}",
+    assert_refused(pf_api_translate_message, "{\"max_tokens\": 1, \"tool_choice\": {\"type\": \"every\"}}",
                    "tool_choice");
     assert_refused(pf_api_translate_message, "{\"max_tokens\": 1, \"tools\": 5}", "tools");
 }

@@ -1,12 +1,15 @@
-"""The official clients of OpenAI and Anthropic against `pilotfish serve`, in an environment that has both. As: FILE BINARY."""
+"""The official clients of OpenAI and Anthropic, and the chat model of LangChain, against `pilotfish serve`, in an environment that has them. As: FILE BINARY."""
 
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import anthropic
 import openai
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
@@ -82,6 +85,27 @@ def try_messages(client, model, text):
         anthropic.BadRequestError)
 
 
+class Colour(BaseModel):
+    name: Literal["red", "green"]
+    share: int
+
+
+def try_forms(client, model):
+    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Colour, temperature=0, max_tokens=100)
+    expect(type(parsed.choices[0].message.parsed), Colour)
+    found = client.chat.completions.create(model=model, messages=MESSAGES, logprobs=True, top_logprobs=2, **FEW).choices[0]
+    expect("".join(t.token for t in found.logprobs.content), found.message.content)
+    expect({len(t.top_logprobs) for t in found.logprobs.content}, {2})
+
+
+def try_langchain(url, model, text):
+    chat = ChatOpenAI(base_url=f"{url}/v1", api_key="secret", model=model, temperature=0, max_tokens=24, max_retries=0)
+    expect(chat.invoke("The list type").content, text)
+    expect("".join(c.content for c in chat.stream("The list type")), text)
+    long = ChatOpenAI(base_url=f"{url}/v1", api_key="secret", model=model, temperature=0, max_tokens=100, max_retries=0)
+    expect(type(long.with_structured_output(Colour).invoke("The list type")), Colour)
+
+
 def try_many(client, model, text):
     with ThreadPoolExecutor(32) as pool:
         calls = [pool.submit(client.chat.completions.create, model=model, messages=MESSAGES, **FEW) for _ in range(32)]
@@ -103,6 +127,8 @@ def main():
             text = try_chats(client, "target")
             try_responses(client, "target", text)
             try_messages(anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0), "target", text)
+            try_forms(client, "target")
+            try_langchain(url, "target", text)
             try_many(client, "target", text)
     print(f"openai {openai.__version__} and anthropic {anthropic.__version__}: as they should be")
 

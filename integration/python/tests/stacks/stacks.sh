@@ -115,7 +115,7 @@ stack() {
         in_environment sglang "$here/sglang_stack_test.py"
         ;;
     serve)   # the official clients of the HTTP server's APIs
-        environment serve openai anthropic
+        environment serve openai anthropic langchain-openai
         in_environment serve "$(dirname "$(dirname "$package")")/tests/e2e/serve_clients.py"
         ;;
     speed)

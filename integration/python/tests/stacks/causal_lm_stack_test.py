@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tree_paths  # noqa: E402
+import real_gguf  # noqa: E402
 import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -45,6 +46,24 @@ class EndsBehind(StoppingCriteria):
 
     def __call__(self, input_ids, scores, **_):
         return torch.full((input_ids.shape[0],), input_ids.shape[1] >= self._length, dtype=torch.bool)
+
+
+class PublishedModelTest(unittest.TestCase):
+    """SmolLM2-135M-Instruct, a file of others: GGUF, quantised, dequantised by both sides."""
+
+    def test_greedy_texts_are_those_of_transformers(self):
+        path = real_gguf.fetch()
+        where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+        real_gguf.split_digits(tokenizer)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32).eval()
+        prompts = [tokenizer(text, return_tensors="pt").input_ids for text in real_gguf.PROMPTS[:6]]
+        options = {"max_new_tokens": 40, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        with AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, draft="ngram", threads=1) as ours:
+            together = ours.generate([p[0].tolist() for p in prompts], **options)
+            for prompt, text in zip(prompts, together):
+                expected = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+                self.assertEqual(text[-expected.shape[1]:], expected[0].tolist())
 
 
 class CausalLMStackTest(unittest.TestCase):

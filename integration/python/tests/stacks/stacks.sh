@@ -84,7 +84,7 @@ installed_package() {
 # llama.cpp from the source package of llama-cpp-python, with the patch; the bundled pair as GGUF files by its own converter.
 llama_cpp() {
     local at=$home/llamacpp model
-    environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
+    environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
     "$home/transformers5/bin/python" -c 'import sentencepiece' 2>/dev/null || install transformers5 sentencepiece
     mkdir -p "$at/models"
     if [ ! -d "$at/llama.cpp" ]; then
@@ -117,12 +117,12 @@ stack() {
         (cd "$package" && "$home/types/bin/mypy" --cache-dir "$home/types/cache" -p pilotfish >&2)
         ;;
     transformers5)
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
+        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
         in_environment transformers5 "$here/transformers_stack_test.py"
         in_environment transformers5 "$here/causal_lm_stack_test.py"
         ;;
     transformers4)   # beside the torch of the other, which is most of what is downloaded
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi
+        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
         if [ ! -f "$home/transformers4/installed.txt" ]; then
             say "installing transformers 4.57"
             "$home/transformers5/bin/pip" -q --disable-pip-version-check install --target "$home/transformers4" 'transformers==4.57.*' >&2

@@ -36,8 +36,9 @@ void pf_run_end(pf_run *r, bool keeps)
     pf_session *s = r->session;
     s->kept_sequence = r->sequence;
     s->drafter_keeps_it = r->drafter_has_it;
-    if (!keeps) pf_session_drop_sequence(s);
-    if (!r->request->rules.allow) return;
+    const bool asks = r->request->rules.allow != NULL; /* for a sequence that stays open it could be asked later */
+    if (!keeps || asks) pf_session_drop_sequence(s);
+    if (!asks) return;
     pf_hub_settle(s->options.verifier); /* the request's callback is called no more */
     if (s->options.drafter) pf_hub_settle(s->options.drafter);
 }

@@ -411,7 +411,8 @@ typedef struct {
 
     /* The peers keep the sequence after this request, so that the next request of the session computes only what its prompt
      * does not share with the tokens of this one: the turns of a chat. The text does not depend on it. The sequence counts as
-     * open (pf_engine_options.max_sequences) until a request that does not keep it has ended, or the session. */
+     * open (pf_engine_options.max_sequences) until a request that does not keep it has ended, or the session. Not with rules.allow,
+     * which is not called once the request has ended. */
     bool keep_sequence;
 
     bool no_speculation; /* the session's drafter is not asked */

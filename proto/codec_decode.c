@@ -106,6 +106,7 @@ static pf_status check_excluded(const pf_codec_place *at, const int32_t *ends, s
 
 static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, pf_open *out)
 {
+    *out = (pf_open){ 0 }; /* what is not on the wire */
     if (!wire->limits) return pf_codec_refuse(at, PF_FORMAT, "limits", "is missing");
     PF_TRY(check_next_round(at, wire->next_round));
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, 1, PF_MAX_PROMPT_TOKENS));

@@ -32,6 +32,8 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
     assert_int_equal(a->adaptive_draft, b->adaptive_draft);
+    assert_true(a->logprobs == b->logprobs && a->client == b->client &&
+                a->rules.allow == b->rules.allow); /* not on the wire */
     assert_int_equal(a->trees, b->trees);
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);

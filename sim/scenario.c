@@ -416,7 +416,8 @@ pf_scenario pf_scenario_of_seed(uint64_t seed)
                       .to_worker = { .least_ns = 20000 + draw(seed, 11, 3) * MS, .spread_ns = draw(seed, 12, 4) * MS },
                       .to_verifier = { .least_ns = 20000 + draw(seed, 13, 2) * MS,
                                        .spread_ns = draw(seed, 14, 3) * MS } };
-    if (draw(seed, 15, 3) == 0) s.max_held = (s.n_engines + 1) * (s.n_prompt + s.n_new + MAX_DRAFT);
+    /* What the engines' sequences may grow to as they are kept, and nothing for closed ones. */
+    if (draw(seed, 15, 3) == 0) s.max_held = s.n_engines * (2 * (s.n_prompt + s.n_new) + MAX_DRAFT);
     if (is_calm) return s;
     s.to_worker.lost = (uint32_t)draw(seed, 16, 3) * 10000;
     s.to_worker.overtaken = (uint32_t)draw(seed, 17, 3) * 20000;

@@ -40,6 +40,13 @@ size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid)
     return matched; /* of an ill-formed sequence the longest part that could have begun one: one U+FFFD for it */
 }
 
+size_t pf_utf8_count(const char *bytes, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) n += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    return n;
+}
+
 size_t pf_utf8_complete(const char *bytes, size_t n_bytes)
 {
     const unsigned char *at = (const unsigned char *)bytes;

@@ -9,6 +9,9 @@
  * can be no part of a character count as characters. */
 size_t pf_utf8_complete(const char *bytes, size_t n_bytes);
 
+/* How many characters begin in the bytes. */
+size_t pf_utf8_count(const char *bytes, size_t n_bytes);
+
 /* Length in bytes of the character that begins here, 1 .. 4, and *valid; of bytes that are none, the longest beginning of a
  * character that they are, 1 .. 3, and not: one U+FFFD stands for it. */
 size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);

@@ -6,6 +6,7 @@
 #include <float.h>
 
 #include "base/json_values.h"
+#include "base/utf8.h"
 #include "serve/reply.h"
 
 /* OpenAI's least, for what JSON has no number for. */
@@ -52,14 +53,6 @@ json_t *pf_reply_chat_logprobs(const pf_reply_head *head, const pf_reply_choice 
     return json_pack("{s:o, s:n}", "content", content, "refusal");
 }
 
-static int64_t count_characters(const json_t *text)
-{
-    const char *bytes = json_string_value(text);
-    int64_t n = 0;
-    for (size_t i = 0; bytes && i < json_string_length(text); i++) n += ((unsigned char)bytes[i] & 0xc0) != 0x80;
-    return n;
-}
-
 json_t *pf_reply_text_logprobs(const pf_reply_head *head, const pf_reply_choice *c, int32_t first, int64_t *offset)
 {
     if (head->request->logprobs == 0) return json_null();
@@ -68,7 +61,7 @@ json_t *pf_reply_text_logprobs(const pf_reply_head *head, const pf_reply_choice 
         const pf_token_logprobs *p = &c->logprobs[i];
         json_t *text = text_of(head, p->token), *top = json_object();
         json_array_append_new(offsets, json_integer((json_int_t)*offset));
-        *offset += count_characters(text);
+        if (text) *offset += (int64_t)pf_utf8_count(json_string_value(text), json_string_length(text));
         for (int32_t k = 0; k < p->n_top; k++) {
             json_t *name = text_of(head, p->top[k]);
             if (name) (void)json_object_set_new_nocheck(top, json_string_value(name), number(p->top_logprobs[k]));

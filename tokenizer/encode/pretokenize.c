@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/unicode/newer_characters.h"
@@ -436,14 +437,6 @@ static pf_status write_byte_characters(const char *bytes, size_t n, pf_bytes *ou
     return PF_OK;
 }
 
-/* The number of characters, which is the number of bytes that they map to. */
-static size_t count_characters(const char *text, size_t begin, size_t end)
-{
-    size_t n = 0;
-    for (size_t i = begin; i < end; i++) n += (text[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* Split a piece of ByteLevel further, as byte characters. */
 static pf_status split_byte_characters(void *user, const char *piece, size_t n)
 {
@@ -455,8 +448,8 @@ static pf_status split_byte_characters(void *user, const char *piece, size_t n)
     size_t at = 0, byte = 0; /* the same position in the byte characters and in the piece */
     for (size_t i = 0; i < s->pieces.n; i++) {
         const pf_text_range part = s->pieces.items[i];
-        const size_t begin = byte + count_characters(s->text, at, part.begin);
-        byte = begin + count_characters(s->text, part.begin, part.end);
+        const size_t begin = byte + pf_utf8_count(s->text + at, part.begin - at); /* each stands for a byte */
+        byte = begin + pf_utf8_count(s->text + part.begin, part.end - part.begin);
         at = part.end;
         PF_TRY(b->emit(b->user, piece + begin, byte - begin));
     }

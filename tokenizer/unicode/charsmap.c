@@ -138,13 +138,6 @@ typedef struct {
     pf_bytes *out;
 } writer;
 
-static size_t count_characters(const char *text, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += (text[i] & 0xC0) != 0x80;
-    return count;
-}
-
 static void skip_characters(writer *w, size_t n)
 {
     for (; n > 0 && w->cursor < w->n; n--) w->cursor = pf_character_after(w->text, w->n, w->cursor);
@@ -184,7 +177,7 @@ static pf_status write_grapheme(writer *w, const char *grapheme, size_t n)
 {
     if (n < LONG_GRAPHEME_BYTES) {
         const replacement r = find_prefix(w->map, grapheme, n, false);
-        if (r.n_bytes > 0) return write(w, count_characters(grapheme, n), r.text, r.n_text);
+        if (r.n_bytes > 0) return write(w, pf_utf8_count(grapheme, n), r.text, r.n_text);
     }
     for (size_t at = 0, next; at < n; at = next) {
         next = pf_character_after(grapheme, n, at);
@@ -264,7 +257,7 @@ static pf_status append_by_longest(writer *w, const volatile bool *cancel)
         const replacement r = find_prefix(w->map, w->text + at, w->n - at, true);
         const size_t end = at + r.n_bytes;
         if (r.n_bytes > 0 && (end == w->n || (w->text[end] & 0xC0) != 0x80)) {
-            PF_TRY(write(w, count_characters(w->text + at, r.n_bytes), r.text, r.n_text));
+            PF_TRY(write(w, pf_utf8_count(w->text + at, r.n_bytes), r.text, r.n_text));
             at = end;
             continue;
         }

@@ -27,6 +27,15 @@ static void a_character_that_is_not_whole_is_held_back(void **state)
         assert_int_equal(pf_utf8_complete(cases[i].bytes, strlen(cases[i].bytes)), cases[i].complete);
 }
 
+static void characters_are_counted_by_their_first_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(pf_utf8_count("", 0), 0);
+    assert_int_equal(pf_utf8_count("ab\xC3\xA9\xF0\x9F\x90\x9F!", 9), 5);
+    assert_int_equal(pf_utf8_count("ab\xC3\xA9", 3), 3);
+    assert_int_equal(pf_utf8_count("\x80\x80", 2), 0);
+}
+
 static void what_does_not_fit_is_left_off_between_characters(void **state)
 {
     (void)state;
@@ -66,6 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_character_that_is_not_whole_is_held_back),
+        cmocka_unit_test(characters_are_counted_by_their_first_bytes),
         cmocka_unit_test(what_does_not_fit_is_left_off_between_characters),
         cmocka_unit_test(what_drives_a_terminal_is_replaced_and_nothing_else),
     };

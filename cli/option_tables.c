@@ -57,6 +57,14 @@ static const pf_option_choice color_choices[] = {
 #define SUFFIX_CORPUS_ROW                                                                                          \
     ROW(0, "suffix-corpus", "SIZE", "suffix, cascade: earlier outputs too, in so many bytes: 64k, 16M, 1G (none)", \
         KIND_SIZE, .of = PF_OPTION_OF_SUFFIX, .offset = AT(suffix_corpus_bytes), .min = 1 << 16, .max = 0x1p40)
+/* Of a drafter with a model, which belongs to what `by` names. */
+#define DRAFT_MODEL_ROWS(by)                                                                                         \
+    ROW(0, "draft-branches", "N", "with --draft-ahead: outcomes of a sequence that are drafted for, at most (16)",   \
+        KIND_INT, .of = (by), .offset = AT(draft_branches), .min = 1, .max = 64),                                    \
+        ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)",    \
+            KIND_WORD, .of = (by), .offset = AT(draft_passes), .choices = draft_passes_choices),                     \
+        ROW(0, "target-tokenizer", "DIR", "the target has another: draft over the tokens of both (the draft's own)", \
+            KIND_STRING, .of = (by), .offset = AT(target_tokenizer))
 #define GROUP(variable, heading, table) \
     const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
 
@@ -198,12 +206,7 @@ static const struct pf_option_row draft_running_rows[] = {
         .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = "full"),
     ROW(0, "draft-ahead", "WHEN", "with -d and --verifier: draft likely outcomes while it verifies: on, off (off)",
         KIND_CHOICE, .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
-    ROW(0, "draft-branches", "N", "with --draft-ahead: outcomes of a sequence that are drafted for, at most (16)",
-        KIND_INT, .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_branches), .min = 1, .max = 64),
-    ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
-        .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_passes), .choices = draft_passes_choices),
-    ROW(0, "target-tokenizer", "DIR", "the target has another: draft over the tokens of both (the draft's own)",
-        KIND_STRING, .of = PF_OPTION_OF_DRAFT, .offset = AT(target_tokenizer)),
+    DRAFT_MODEL_ROWS(PF_OPTION_OF_DRAFT),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -247,12 +250,7 @@ GROUP(pf_options_http, "HTTP", http_rows);
 static const struct pf_option_row worker_drafter_rows[] = {
     ROW(0, "draft-ahead", "WHEN", "draft for likely outcomes while engines verify: on, off (off)", KIND_CHOICE,
         .of = PF_OPTION_OF_MODEL, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
-    ROW(0, "draft-branches", "N", "with --draft-ahead: outcomes of a sequence that are drafted for, at most (16)",
-        KIND_INT, .of = PF_OPTION_OF_MODEL, .offset = AT(draft_branches), .min = 1, .max = 64),
-    ROW(0, "draft-passes", "N", "of a draft with pard_token, a proposal: 1, 2, k (one a token), auto (auto)", KIND_WORD,
-        .of = PF_OPTION_OF_MODEL, .offset = AT(draft_passes), .choices = draft_passes_choices),
-    ROW(0, "target-tokenizer", "DIR", "the target has another: draft over the tokens of both (the draft's own)",
-        KIND_STRING, .of = PF_OPTION_OF_MODEL, .offset = AT(target_tokenizer)),
+    DRAFT_MODEL_ROWS(PF_OPTION_OF_MODEL),
     ROW(0, "drafter", "NAME", "model; ngram, suffix: lookups, for any target, without -m; cascade (model)", KIND_CHOICE,
         .offset = AT(drafter), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,

@@ -5,6 +5,7 @@
 // A prompt is a line of token ids. A line of JSON a text follows, in order, then one of figures. With `none` each step is a
 // plain one. The smallest complete use of worker_drafts.h: what an engine on libllama has to do besides is its own decoding.
 #include "llama.h"
+#include "token_texts.hpp"
 #include "worker_drafts.h"
 
 #include <algorithm>
@@ -69,26 +70,6 @@ struct target {
         }
         *margin = second < 0 ? 1e30 : static_cast<double>(logits[first]) - logits[second];
         return first;
-    }
-};
-
-// The bytes of a token, as docs/protocol.md has them: a byte-level token is the bytes that its text stands for.
-struct token_texts {
-    const llama_vocab *vocab;
-    mutable std::string piece;
-
-    static const char *token(const void *user, int32_t id, size_t *n_bytes) {
-        const auto *self = static_cast<const token_texts *>(user);
-        const bool is_plain = (llama_vocab_get_attr(self->vocab, id) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_UNDEFINED)) != 0;
-        if (llama_vocab_type(self->vocab) == LLAMA_VOCAB_TYPE_BPE && is_plain) {
-            self->piece.resize(512);
-            const int n = llama_token_to_piece(self->vocab, id, &self->piece[0], static_cast<int>(self->piece.size()), 0, false);
-            self->piece.resize(static_cast<size_t>(std::max(n, 0)));
-        } else {
-            self->piece = llama_vocab_get_text(self->vocab, id);
-        }
-        *n_bytes = self->piece.size();
-        return self->piece.c_str();
     }
 };
 

@@ -4,6 +4,7 @@
 // draft are rows of one batch to the worker. llama.cpp accepts a draft token where it samples the same one, so that drafts are greedy
 // chains without probabilities.
 
+#include "token_texts.hpp"
 #include "worker_drafts.h"
 
 struct common_speculative_impl_pilotfish : public common_speculative_impl {
@@ -89,24 +90,6 @@ struct common_speculative_impl_pilotfish : public common_speculative_impl {
     }
 
   private:
-    // the bytes of a token: what the text of a byte-level one stands for, the text itself of any other
-    struct token_texts {
-        const llama_vocab *vocab;
-        mutable std::string piece;
-
-        static const char *token(const void *user, int32_t id, size_t *n_bytes)
-        {
-            const auto *self = (const token_texts *)user;
-            const bool is_plain =
-                llama_vocab_get_attr(self->vocab, id) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_UNDEFINED);
-            self->piece = llama_vocab_type(self->vocab) == LLAMA_VOCAB_TYPE_BPE && is_plain
-                              ? common_token_to_piece(self->vocab, id, false)
-                              : llama_vocab_get_text(self->vocab, id);
-            *n_bytes = self->piece.size();
-            return self->piece.c_str();
-        }
-    };
-
     pfd_client *client = nullptr;
     std::vector<pfd_row> rows;
 };

@@ -125,6 +125,14 @@ static void assert_drafts(const pfd_row *row, const int32_t *tokens, int32_t n, 
     for (int32_t i = 0; i < n_draft; i++) assert_int_equal(row->draft[i], tokens[n + i]);
 }
 
+/* A step of one text, which drafts what follows. */
+static void draft_alone(fixture *f, const int32_t *tokens, int32_t n, int32_t max_draft)
+{
+    pfd_row row = row_of(0, tokens, n, max_draft);
+    pfd_draft(f->client, &row, 1);
+    assert_drafts(&row, tokens, n, max_draft);
+}
+
 static pfd_figures figures_of(const fixture *f)
 {
     pfd_figures figures;
@@ -161,21 +169,11 @@ static void a_text_that_changes_is_opened_again(void **state)
     int32_t a[64], b[64];
     fill_periodic(a, 64, 10);
     fill_periodic(b, 64, 20);
-    pfd_row row = row_of(0, a, 30, 4);
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, a, 30, 4);
-    row = row_of(0, b, 32, 4); /* another text, which is longer */
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, b, 32, 4);
-    row = row_of(0, b, 25, 4); /* cut short */
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, b, 25, 4);
-    row = row_of(0, b, 25, 4); /* the same again: its proposal is still there */
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, b, 25, 4);
-    row = row_of(0, b, 25, 2); /* less of it */
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, b, 25, 2);
+    draft_alone(f, a, 30, 4);
+    draft_alone(f, b, 32, 4); /* another text, which is longer */
+    draft_alone(f, b, 25, 4); /* cut short */
+    draft_alone(f, b, 25, 4); /* the same again: its proposal is still there */
+    draft_alone(f, b, 25, 2); /* less of it */
     assert_int_equal(figures_of(f).n_opens, 3);
 }
 
@@ -222,9 +220,8 @@ static void a_worker_that_goes_costs_one_warning_and_returns(void **state)
     fixture *f = *state;
     int32_t a[256];
     fill_periodic(a, 256, 10);
-    pfd_row row = row_of(0, a, 20, 4);
-    pfd_draft(f->client, &row, 1);
-    assert_drafts(&row, a, 20, 4);
+    pfd_row row;
+    draft_alone(f, a, 20, 4);
     stop_worker(&f->worker);
     int32_t n = 21;
     for (int i = 0; i < 20; i++) {

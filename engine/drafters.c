@@ -88,7 +88,8 @@ pf_status pf_drafter_create(const pf_drafter_options *given, pf_peer **out, pf_e
     if (by == PF_DRAFTS_BY_CASCADE) return make_cascade(&o, out, error);
     pf_model_info target;
     PF_TRY(pf_peer_info(o.verifier, &target, error));
-    const int32_t max_sequences = o.max_sequences > 0 ? o.max_sequences : 1;
+    const int32_t most = o.verifier->is_far ? 1 : target.max_sequences; /* a session has a far one for itself */
+    const int32_t max_sequences = o.max_sequences > 0 ? o.max_sequences : most;
     return pf_lookup_drafter_create(by, &target, max_sequences, target.max_draft, o.suffix_corpus_bytes, out, error);
 }
 

@@ -238,7 +238,7 @@ typedef struct {
     pf_engine *draft;            /* of model and cascade: plays its one role here */
     const pf_role_options *role; /* likewise; NULL: all default */
     pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up */
-    int32_t max_sequences;       /* likewise: of these at once; 0: 1 */
+    int32_t max_sequences;       /* likewise: of these at once; 0: as many as the verifier has, 1 where it is far */
 
     /* Of suffix and cascade: memory for outputs of earlier requests, the oldest of which are evicted. 0: none are kept; else at least 65536. */
     uint64_t suffix_corpus_bytes;

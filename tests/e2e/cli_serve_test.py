@@ -239,6 +239,39 @@ class Texts(ServeCase):
         self.assertEqual([r.json["choices"][0]["text"] for r in together], alone)
 
 
+class Drafters(ServeCase):
+    """Drafters without a model, and one that has both, follow every request."""
+
+    @classmethod
+    def setUpClass(cls):
+        Case.setUpClass.__func__(cls)
+
+    @classmethod
+    def tearDownClass(cls):
+        Case.tearDownClass.__func__(cls)
+
+    def check(self, *arguments):
+        prompts = [f"the {i} thin other the {i} thin" for i in range(12)]
+        values = [self.greedy(prompt=p, tokens=16, speculative={"draft_len": 4}) for p in prompts]
+        with self.serve(*arguments) as server:
+            client = Client(server.address)
+            plain = [{**v, "speculative": {"enabled": False}} for v in values]
+            alone = [client.post(TEXT, v).json["choices"][0]["text"] for v in plain]
+            replies = at_once([lambda v=v: client.post(TEXT, v) for v in values])
+        self.assertEqual([r.json["choices"][0]["text"] for r in replies], alone)
+        drafted = [r.json["usage"]["speculative"]["drafted"] for r in replies]
+        self.assertGreater(sum(drafted), 0)
+
+    def test_ngram(self):
+        self.check("--drafter", "ngram")
+
+    def test_suffix(self):
+        self.check("--drafter", "suffix", "--suffix-corpus", "1M")
+
+    def test_cascade(self):
+        self.check("--drafter", "cascade", "-d", self.draft)
+
+
 class OtherApis(ServeCase):
     """OpenAI's responses and Anthropic's messages: the text of the same chat."""
 

@@ -34,6 +34,34 @@ static void drafters_are_made_by_their_names(void **state)
     }
 }
 
+static void lookups_follow_as_many_sequences_as_the_verifier(void **state)
+{
+    enum { N = 3 };
+    static const char *const names[] = { "ngram", "suffix" };
+    (void)state;
+    char directory[PF_TINY_PATH];
+    pf_engine *engine = NULL;
+    pf_peer *verifier, *drafter;
+    pf_model_info info;
+    pf_error error = { 0 };
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 9 }, directory);
+    const pf_engine_options make = { .size = sizeof make, .n_threads = 1, .max_context = 64, .max_sequences = N };
+    assert_ok(pf_engine_open(directory, &make, &engine, &error), error);
+    pf_tiny_model_remove(directory);
+    assert_ok(pf_engine_verifier(engine, NULL, &verifier, &error), error);
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        pf_drafter_options options = { .size = sizeof options, .drafter = names[i], .verifier = verifier };
+        for (options.max_sequences = 0; options.max_sequences < N; options.max_sequences++) {
+            assert_ok(pf_drafter_create(&options, &drafter, &error), error);
+            assert_ok(pf_peer_info(drafter, &info, &error), error);
+            assert_int_equal(info.max_sequences, options.max_sequences > 0 ? options.max_sequences : N);
+            pf_peer_destroy(drafter);
+        }
+    }
+    pf_peer_destroy(verifier);
+    pf_engine_close(engine);
+}
+
 static void options_that_a_drafter_does_not_take_are_refused(void **state)
 {
     pair *p = *state;
@@ -107,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafters_are_made_by_their_names),
+        cmocka_unit_test(lookups_follow_as_many_sequences_as_the_verifier),
         cmocka_unit_test(options_that_a_drafter_does_not_take_are_refused),
         cmocka_unit_test(earlier_outputs_are_proposed_to_requests_of_their_client_alone),
         cmocka_unit_test(a_request_without_speculation_does_not_ask_the_drafter),

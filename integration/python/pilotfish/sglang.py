@@ -14,16 +14,15 @@ Written against the sources of SGLang 0.5.23. Not run: the engine needs a GPU. I
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from .client import DEFAULT_WAIT_S, DraftClient
+from .error_guard import ErrorGuard
 from .rows import Row
 
-log = logging.getLogger("pilotfish")
 NAME = "PILOTFISH"
 MOST_DRAFTED = 64
 _DEFAULT_TOKENS = 5       # of a row, where the user names no number
@@ -55,7 +54,7 @@ class Drafts:
         self._client, self._n_tokens = client, n_tokens
         self._mask = np.tri(n_tokens, dtype=bool)    # a chain: each place sees those before it, and itself
         self._keys: set[str] = set()
-        self._warned = False
+        self._errors = ErrorGuard()
 
     def prepare(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         """int64 [rows * n_tokens], and which places a place sees: bool [rows * n_tokens * n_tokens]."""
@@ -66,14 +65,10 @@ class Drafts:
         return tokens.reshape(-1), np.tile(self._mask, (len(rows), 1, 1)).reshape(-1)
 
     def _ask(self, rows: Sequence[Row]) -> list[list[int]]:
-        try:
+        with self._errors:
             self._keys.update(str(row.key) for row in rows)
             return [list(proposal.tokens[:self._n_tokens - 1]) for proposal in self._client.step(rows)]
-        except Exception as error:   # a drafter ends no engine
-            if not self._warned:
-                self._warned = True
-                log.exception("no proposals: %r", error)
-            return [[] for _ in rows]
+        return [[] for _ in rows]
 
     # ---- what SGLang calls of a corpus ----
 

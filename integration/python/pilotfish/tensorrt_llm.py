@@ -16,16 +16,14 @@ The drafter is sent to the process that runs the model: it connects there, at it
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 from typing import Any, Optional, Union
 
 from tensorrt_llm._torch.speculative.drafter import Drafter
 
 from .client import DEFAULT_WAIT_S, DraftClient
+from .error_guard import ErrorGuard
 from .rows import Row
-
-log = logging.getLogger("pilotfish")
 
 
 def _n_processes() -> int:
@@ -56,7 +54,7 @@ class PilotfishDrafter(Drafter):
         self._options: dict[str, Any] = {"max_draft": max_draft_len, "adaptive": adaptive, "wait_s": wait_s, "tokenizer": tokenizer,
                                          "n_ids": n_ids}
         self._client: Optional[DraftClient] = None
-        self._warned = False
+        self._errors = ErrorGuard()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -77,13 +75,9 @@ class PilotfishDrafter(Drafter):
             request.py_draft_tokens = []
         if not requests:
             return
-        try:
+        with self._errors:
             for request, proposal in zip(requests, self.client.step([self._row(request) for request in requests])):
                 request.py_draft_tokens = list(proposal.tokens)
-        except Exception as error:   # a drafter ends no engine
-            if not self._warned:
-                self._warned = True
-                log.exception("no proposals: %r", error)
 
     def _row(self, request: Any) -> Row:
         tokens = list(request.get_tokens(0))

@@ -15,6 +15,7 @@ from typing import Any, Hashable, NamedTuple, Optional
 import numpy as np
 
 from ..client import DraftClient
+from ..error_guard import ErrorGuard
 from ..length_policy import LengthPolicy
 from ..rows import Row
 from ..worker import Worker
@@ -55,7 +56,7 @@ class Proposer:
         self._policy = LengthPolicy(self.options.max_draft, self.options.max_draft_of)
         self._step: Optional[_Step] = None
         self._logged_at = time.monotonic()
-        self._warned = False
+        self._errors = ErrorGuard()
 
     def load_model(self, *arguments: Any, **options: Any) -> None:
         """Nothing: the model is the worker's. vLLM's CPU runner calls it."""
@@ -70,14 +71,10 @@ class Proposer:
         """
         if self.client is None:
             return [[] for _ in sampled_token_ids]
-        try:
+        with self._errors:
             runner = sys._getframe(1).f_locals.get("self")
             return self._propose(self.client, runner, sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
-        except Exception as error:   # a drafter ends no engine
-            if not self._warned:
-                self._warned = True
-                log.exception("no proposals: %r", error)
-            return [[] for _ in sampled_token_ids]
+        return [[] for _ in sampled_token_ids]
 
     def _propose(self, client: DraftClient, runner: Any, sampled: list[list[int]], lengths: np.ndarray,
                  tokens: np.ndarray) -> list[list[int]]:

@@ -7,19 +7,17 @@ given to vLLM: tokens are verified as one-hot, which is exact at any temperature
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Optional
 
 import torch
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from ..client import DraftClient
+from ..error_guard import ErrorGuard
 from ..rows import Row
 from ..worker import Worker
 from .options import Options
 from .proposer import is_output_rank
-
-log = logging.getLogger("pilotfish")
 
 
 class Speculator(BaseSpeculator):
@@ -38,7 +36,7 @@ class Speculator(BaseSpeculator):
         if is_output_rank():
             self.client, self.worker = self.options.connect()
         self._texts: dict[str, list[int]] = {}
-        self._warned = False
+        self._errors = ErrorGuard()
 
     def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
         """Nothing: no graph is captured."""
@@ -59,12 +57,8 @@ class Speculator(BaseSpeculator):
             return out
         out.copy_(last_sampled.view(-1)[input_batch.idx_mapping[:n].long()].unsqueeze(1).expand(-1, out.shape[1]))
         if self.client is not None:
-            try:
+            with self._errors:
                 self._draft(input_batch, num_sampled, out)
-            except Exception as error:   # a drafter ends no engine
-                if not self._warned:
-                    self._warned = True
-                    log.exception("no proposals: %r", error)
         self._share(out)
         return out
 

@@ -583,16 +583,9 @@ static void destroy(pf_host *host)
     pf_forward_set_stop(&drafter_of(host)->backend, NULL);
 }
 
-static void get_figures(const pf_host *host, pf_host_figures *out)
+static void get_figures(const pf_host *host, pf_model_figures *out)
 {
-    const pf_sequence_cache *cache = &((const drafter *)host)->cache;
-    const pf_sequence_cache_counts *c = &cache->counts;
-    *out = (pf_host_figures){ .n_passes = c->n_passes,
-                              .n_rows = c->n_rows,
-                              .prompt_tokens = c->n_tokens,
-                              .cached_tokens = c->n_reused,
-                              .n_evicted = c->n_evicted };
-    pf_sequence_cache_pages(cache, &out->n_pages, &out->n_used_pages);
+    *out = pf_sequence_cache_figures(&((const drafter *)host)->cache);
 }
 
 static bool work_ahead(pf_host *host)

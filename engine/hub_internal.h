@@ -81,7 +81,7 @@ struct hub_lane {
     hub_client *taken; /* of the hub's thread: whose messages are at the peer, by next_taken */
     pf_error failure;  /* of the peer as a whole; PF_OK: none */
     pf_invalid_log invalid;
-    pf_host_figures figures; /* after the latest unit */
+    pf_model_figures figures; /* after the latest unit */
 };
 
 struct pf_hub {

@@ -395,11 +395,11 @@ static const pf_peer_ops peer_ops = {
     .work_ahead = work_ahead,
 };
 
-bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out)
+bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out)
 {
     if (peer->ops != &peer_ops) return false;
     const pf_host *host = (const pf_host *)peer;
-    *out = (pf_host_figures){ 0 };
+    *out = (pf_model_figures){ 0 };
     if (host->role->figures) host->role->figures(host, out);
     return true;
 }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/model_figures.h"
 #include "base/status.h"
 #include "base/stop.h"
 #include "host/answer.h"
@@ -71,14 +72,6 @@ typedef enum {
 } pf_host_turn;
 
 typedef struct pf_host pf_host;
-
-/* What a role's model has computed since it was created, and what its cache holds. */
-typedef struct {
-    uint64_t n_passes, n_rows;             /* forward passes, and their rows */
-    uint64_t prompt_tokens, cached_tokens; /* of opens; those of them that were in the cache */
-    uint64_t n_evicted;                    /* idle sequences that lost their pages to others */
-    int64_t n_pages, n_used_pages;         /* of the cache; 0: not known */
-} pf_host_figures;
 
 /* The callbacks of a role. Those marked "or NULL" may be absent. */
 typedef struct {
@@ -126,7 +119,7 @@ typedef struct {
     int32_t (*unread)(const pf_host *host, const pf_host_sequence *s);
 
     /* What its model has done and holds; *out is zero before. NULL: there is no model. */
-    void (*figures)(const pf_host *host, pf_host_figures *out);
+    void (*figures)(const pf_host *host, pf_model_figures *out);
 
     /* Take the role's own memory from the arena (or its measure). Or NULL. */
     void (*lay_out)(pf_host *host, pf_arena *arena);
@@ -166,7 +159,7 @@ PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, co
                                      pf_peer **out, pf_error *error);
 
 /* False: the peer is no host's, and *out untouched. */
-bool pf_host_get_figures(const pf_peer *peer, pf_host_figures *out);
+bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out);
 
 /* Tokens of a sequence that its model has not read yet, right after its open: of the prompt those that were not in the cache.
  * -1: the peer is no host's, does not know, or has no such sequence. */

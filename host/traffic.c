@@ -207,7 +207,7 @@ void pf_traffic_close(pf_traffic *t, const pf_traffic_sequence *s)
 
 void pf_traffic_update(pf_traffic *t, const pf_peer *peer, int32_t n_running, int32_t n_waiting)
 {
-    pf_host_figures figures;
+    pf_model_figures figures;
     if (!t) return;
     pf_gauge_set(t->running, n_running);
     pf_gauge_set(t->waiting, n_waiting);

@@ -357,16 +357,9 @@ static void destroy(pf_host *host)
     pf_forward_set_stop(&verifier_of(host)->backend, NULL);
 }
 
-static void get_figures(const pf_host *host, pf_host_figures *out)
+static void get_figures(const pf_host *host, pf_model_figures *out)
 {
-    const pf_sequence_cache *cache = &((const verifier *)host)->cache;
-    const pf_sequence_cache_counts *c = &cache->counts;
-    *out = (pf_host_figures){ .n_passes = c->n_passes,
-                              .n_rows = c->n_rows,
-                              .prompt_tokens = c->n_tokens,
-                              .cached_tokens = c->n_reused,
-                              .n_evicted = c->n_evicted };
-    pf_sequence_cache_pages(cache, &out->n_pages, &out->n_used_pages);
+    *out = pf_sequence_cache_figures(&((const verifier *)host)->cache);
 }
 
 static const pf_host_role role = {

@@ -298,11 +298,17 @@ pf_status pf_sequence_cache_run(pf_sequence_cache *cache, const pf_span *spans, 
     return status;
 }
 
-void pf_sequence_cache_pages(const pf_sequence_cache *cache, int64_t *n_pages, int64_t *n_used)
+pf_model_figures pf_sequence_cache_figures(const pf_sequence_cache *cache)
 {
     const pf_forward_backend *backend = backend_of(cache);
-    *n_pages = *n_used = 0;
-    if (backend->ops->pages) backend->ops->pages(backend->state, n_pages, n_used);
+    const pf_sequence_cache_counts *counts = &cache->counts;
+    pf_model_figures figures = { .n_passes = counts->n_passes,
+                                 .n_rows = counts->n_rows,
+                                 .prompt_tokens = counts->n_tokens,
+                                 .cached_tokens = counts->n_reused,
+                                 .n_evicted = counts->n_evicted };
+    if (backend->ops->pages) backend->ops->pages(backend->state, &figures.n_pages, &figures.n_used_pages);
+    return figures;
 }
 
 /* ---- making and ending ----------------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/model_figures.h"
 #include "model/backend/forward_backend.h"
 #include "model/backend/prefix_index.h"
 #include "model/backend/simulated_pass.h"
@@ -101,8 +102,8 @@ PF_MUST_USE pf_status pf_sequence_cache_cut(pf_sequence_cache *cache, int32_t sl
 PF_MUST_USE pf_status pf_sequence_cache_keep(pf_sequence_cache *cache, int32_t slot, int32_t length,
                                              const int32_t *rows, int32_t n_rows);
 
-/* Pages of the backend's cache, and those in use; 0: not known. */
-void pf_sequence_cache_pages(const pf_sequence_cache *cache, int64_t *n_pages, int64_t *n_used);
+/* What the cache's passes have computed, and the pages of the backend. */
+pf_model_figures pf_sequence_cache_figures(const pf_sequence_cache *cache);
 
 /* A fork of the first `length` tokens of an open slot. The caller releases it (pf_forward_release), or lets a slot adopt it. PF_LIMIT:
  * no room.  PF_INVALID: length is negative, exceeds the slot's, or is not reachable. */

@@ -148,7 +148,7 @@ static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_op
     pf_hub *hub = NULL;
     pf_error error = { 0 };
     assert_ok(pf_hub_create(options, &hub, &error), error);
-    pf_host_figures before;
+    pf_model_figures before;
     assert_true(pf_host_get_figures(s->verifier, &before)); /* of the verifier: other tests have used it */
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         workers[i] = (worker){ .hub = hub, .i = i, .drafts = options->drafter != NULL };

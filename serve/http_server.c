@@ -1,9 +1,13 @@
 /*
  * HTTP by libmicrohttpd.
  *
- * Locks: server->mutex has the table of connections and the list of exchanges; exchange->mutex has the reply and whether the
- * connection is suspended. server->mutex is taken first where both are. A connection is suspended by libmicrohttpd's thread and
- * resumed by any, both under exchange->mutex.
+ * libmicrohttpd has no thread of its own: it runs where the owner calls pf_http_server_run, each time without waiting. With a
+ * thread of its own it waits a second time, before it handles anything, whenever exactly 128 events (or 256, ...) come at once
+ * (MHD_epoll in 0.9.75 to 1.0.1): requests then rested until something else happened.
+ *
+ * Locks: server->mutex has the table of connections; exchange->mutex has the reply and whether the connection is suspended.
+ * server->mutex is taken first where both are. A connection is suspended by the owner's thread and resumed by any, both under
+ * exchange->mutex.
  */
 #include "serve/http_server.h"
 
@@ -20,13 +24,12 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/team.h"
 
 enum {
     CONTENT_TOO_LARGE = 413,     /* libmicrohttpd has changed the name of this status */
     CONNECTION_BYTES = 32 << 10, /* of libmicrohttpd: the headers of a request, and its buffers */
     STREAM_BLOCK_BYTES = 16 << 10,
-    ACCEPTED_AT_ONCE = 64, /* counted only when libmicrohttpd has taken them: so many more may be open for a moment */
+    ACCEPTED_AT_ONCE = 64, /* before requests are looked at again */
     STALLED_S = 60,        /* a client that takes nothing of its reply for so long is gone */
 };
 
@@ -40,6 +43,7 @@ typedef struct connection {
 struct pf_http_server {
     pf_http_options options;
     struct MHD_Daemon *daemon;
+    int epoll_fd; /* readable: the daemon has something to do */
     pthread_mutex_t mutex;
     connection *connections; /* the latest first */
     int32_t n_connections, n_pending;
@@ -210,7 +214,7 @@ size_t pf_http_unsent_bytes(pf_http_exchange *x)
     return n;
 }
 
-/* ---- libmicrohttpd's thread --------------------------------------------------------------------------------------- */
+/* ---- libmicrohttpd asks and tells: the owner's thread -------------------------------------------------------------- */
 
 /* The next bytes of a stream, as libmicrohttpd asks for them. */
 static ssize_t read_stream(void *user, uint64_t position, char *out, size_t capacity)
@@ -473,17 +477,43 @@ static void accept_from(pf_http_server *server, int listening, int32_t most)
     }
 }
 
-void pf_http_server_accept(pf_http_server *server, int32_t wait_ms)
+/* How long there is nothing to do unless a descriptor says so. */
+static int wait_ms_until(pf_http_server *server, uint64_t until_ns)
 {
-    enum { SWEEP_NS = 100 * 1000 * 1000, FULL_MS = 10 };
-    const pf_sockets *sockets = server->options.sockets;
-    struct pollfd polled[PF_MAX_SOCKETS];
-    const int32_t room = make_room(server), most = room < ACCEPTED_AT_ONCE ? room : ACCEPTED_AT_ONCE;
-    for (int32_t i = 0; i < sockets->n; i++) polled[i] = (struct pollfd){ .fd = sockets->fds[i], .events = POLLIN };
-    if (poll(polled, room > 0 ? (nfds_t)sockets->n : 0, room > 0 || wait_ms < FULL_MS ? wait_ms : FULL_MS) > 0)
-        for (int32_t i = 0; i < sockets->n; i++)
-            if (polled[i].revents) accept_from(server, sockets->fds[i], most);
+    enum { NS_PER_MS = 1000 * 1000 };
     const uint64_t now_ns = pf_now_ns();
+    const uint64_t ms = now_ns < until_ns ? (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
+    MHD_UNSIGNED_LONG_LONG due_ms;
+    return (int)(MHD_get_timeout(server->daemon, &due_ms) == MHD_YES && due_ms < ms ? due_ms : ms);
+}
+
+/* Waits once, takes new connections, and lets libmicrohttpd read, handle and write what is due. */
+static void run_once(pf_http_server *server, uint64_t until_ns)
+{
+    const pf_sockets *sockets = server->options.sockets;
+    struct pollfd polled[1 + PF_MAX_SOCKETS] = { { .fd = server->epoll_fd, .events = POLLIN } };
+    int32_t room = make_room(server);
+    const int32_t n_listening = room > 0 ? sockets->n : 0;
+    for (int32_t i = 0; i < n_listening; i++)
+        polled[1 + i] = (struct pollfd){ .fd = sockets->fds[i], .events = POLLIN };
+    if (poll(polled, 1 + (nfds_t)n_listening, wait_ms_until(server, until_ns)) > 0)
+        for (int32_t i = 0; i < n_listening && room > 0; i++)
+            if (polled[1 + i].revents) {
+                accept_from(server, sockets->fds[i], room < ACCEPTED_AT_ONCE ? room : ACCEPTED_AT_ONCE);
+                room = make_room(server);
+            }
+    (void)MHD_run(server->daemon);
+}
+
+void pf_http_server_run(pf_http_server *server, int32_t wait_ms)
+{
+    enum { SWEEP_NS = 100 * 1000 * 1000 };
+    const uint64_t until_ns = pf_now_ns() + (uint64_t)wait_ms * 1000000u;
+    uint64_t now_ns;
+    do {
+        run_once(server, until_ns);
+        now_ns = pf_now_ns();
+    } while (now_ns < until_ns);
     if (now_ns - server->swept_ns < SWEEP_NS) return;
     server->swept_ns = now_ns;
     sweep(server);
@@ -499,21 +529,19 @@ int32_t pf_http_server_pending(pf_http_server *server)
 
 /* ---- life ----------------------------------------------------------------------------------------------------------- */
 
-static void start_daemon(void *arg)
+static struct MHD_Daemon *start_daemon(pf_http_server *server)
 {
-    pf_http_server *server = arg;
     const pf_http_options *o = &server->options;
     const struct MHD_OptionItem tls[] = { { MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)o->certificate },
                                           { MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)o->key },
                                           { MHD_OPTION_END, 0, NULL } };
-    server->daemon =
-        MHD_start_daemon((o->key ? (unsigned int)MHD_USE_TLS : 0u) | MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD |
-                             MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME,
-                         0, NULL, NULL, on_request, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned int)(server->options.max_connections + PF_MAX_SOCKETS * ACCEPTED_AT_ONCE),
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                         (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, o->key ? tls : &tls[2], MHD_OPTION_END);
+    return MHD_start_daemon((o->key ? (unsigned int)MHD_USE_TLS : 0u) | MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
+                                MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME,
+                            0, NULL, NULL, on_request, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned int)o->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)STALLED_S,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY,
+                            o->key ? tls : &tls[2], MHD_OPTION_END);
 }
 
 pf_status pf_http_server_create(const pf_http_options *options, pf_http_server **out, pf_error *error)
@@ -524,15 +552,18 @@ pf_status pf_http_server_create(const pf_http_options *options, pf_http_server *
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for an HTTP server");
     server->options = *options;
     pthread_mutex_init(&server->mutex, NULL);
-    pf_team_run_unpinned(start_daemon, server);
-    if (!server->daemon) {
-        const int why = errno;
+    server->daemon = start_daemon(server);
+    const int why = errno;
+    const union MHD_DaemonInfo *info =
+        server->daemon ? MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (!info) {
         pf_http_server_destroy(server);
         if (options->key)
             return pf_fail(error, PF_INVALID,
                            "the certificate and the key do not make TLS: expected PEM, and that they belong together");
         return pf_fail(error, PF_LIMIT, "the HTTP server does not start: %s", strerror(why));
     }
+    server->epoll_fd = info->epoll_fd;
     *out = server;
     return PF_OK;
 }
@@ -550,7 +581,7 @@ void pf_http_server_stop(pf_http_server *server)
         pthread_mutex_unlock(&c->exchange->mutex);
     }
     pthread_mutex_unlock(&server->mutex);
-    MHD_stop_daemon(server->daemon); /* it waits for its thread */
+    MHD_stop_daemon(server->daemon);
     server->daemon = NULL;
 }
 

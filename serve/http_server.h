@@ -1,9 +1,9 @@
 /*
  * Serves HTTP by libmicrohttpd: requests come whole, replies leave whole or as a stream, made on any thread.
  *
- *      accept (the owner's thread) -> libmicrohttpd (a thread) -> check, handle (that thread, must not block)
- *                                                                    |  pf_http_retain
- *      reply, or stream and end (any thread) <-----------------------+
+ *      pf_http_server_run (the owner's thread): accept, libmicrohttpd -> check, handle (that thread, must not block)
+ *                                                                          |  pf_http_retain
+ *      reply, or stream and end (any thread) <-----------------------------+
  *
  * While a reply is not there, its connection is suspended and takes no time. Bounds: connections, the bytes of headers and of a
  * body, the time for headers and a body, the time a connection may be idle. Where all connections are taken, a new one closes
@@ -44,11 +44,12 @@ typedef struct {
 } pf_http_options;
 
 /* PF_INVALID: the certificate and the key are none, or do not belong together.  PF_UNSUPPORTED: libmicrohttpd has no TLS.
- * PF_LIMIT: libmicrohttpd does not start, for want of memory, threads or descriptors. End it with pf_http_server_destroy. */
+ * PF_LIMIT: libmicrohttpd does not start, for want of memory or descriptors. End it with pf_http_server_destroy. */
 PF_MUST_USE pf_status pf_http_server_create(const pf_http_options *options, pf_http_server **out, pf_error *error);
 
-/* Accepts connections for up to `wait_ms`, and closes those whose time is over. The owner's thread calls it in a loop. */
-void pf_http_server_accept(pf_http_server *server, int32_t wait_ms);
+/* Serves for `wait_ms`: accepts connections, reads requests, writes replies, and closes connections whose time is over. One
+ * thread, the owner's, calls it in a loop. */
+void pf_http_server_run(pf_http_server *server, int32_t wait_ms);
 
 /* Exchanges whose reply has not left whole. */
 int32_t pf_http_server_pending(pf_http_server *server);

@@ -7,7 +7,7 @@
 
 #include "rpc/address.h"
 
-enum { ACCEPT_MS = 50, MAX_CONNECTIONS = 16, MAX_BODY_BYTES = 1024, REQUEST_S = 10 };
+enum { RUN_MS = 50, MAX_CONNECTIONS = 16, MAX_BODY_BYTES = 1024, REQUEST_S = 10 };
 
 static const char plain_type[] = "text/plain; charset=utf-8";
 static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
@@ -79,10 +79,10 @@ static void handle(void *user, pf_http_exchange *x)
 
 /* ---- life ------------------------------------------------------------------------------------------------------- */
 
-static void *accept_all(void *user)
+static void *serve_all(void *user)
 {
     pf_metrics_endpoint *e = user;
-    while (!__atomic_load_n(&e->stop, __ATOMIC_RELAXED)) pf_http_server_accept(e->http, ACCEPT_MS);
+    while (!__atomic_load_n(&e->stop, __ATOMIC_RELAXED)) pf_http_server_run(e->http, RUN_MS);
     return NULL;
 }
 
@@ -103,7 +103,7 @@ static pf_status open_endpoint(pf_metrics_endpoint *e, const char *address, pf_e
                                    .timeout_body = "the request took too long\n",
                                    .too_long_body = "the request is too long\n" };
     PF_TRY(pf_http_server_create(&http, &e->http, error));
-    const int failure = pthread_create(&e->thread, NULL, accept_all, e);
+    const int failure = pthread_create(&e->thread, NULL, serve_all, e);
     e->has_thread = failure == 0;
     return failure == 0 ? PF_OK : pf_fail(error, PF_LIMIT, "no thread to serve metrics: %s", strerror(failure));
 }

@@ -9,7 +9,7 @@
 #include "rpc/address.h"
 #include "serve/api_request.h"
 
-enum { ACCEPT_MS = 50, REQUEST_S = 30, MAX_CONNECTIONS = 1024, OTHER_DESCRIPTORS = 128 };
+enum { RUN_MS = 50, REQUEST_S = 30, MAX_CONNECTIONS = 1024, OTHER_DESCRIPTORS = 128 };
 
 /* As many connections as there may be descriptors for. */
 static int32_t max_connections(void)
@@ -30,7 +30,7 @@ static void drain(const pf_web_options *options, pf_api *api, pf_http_server *se
     const uint64_t until_ns = pf_now_ns() + options->drain_ns;
     pf_api_drain(api);
     while (pf_http_server_pending(server) > 0 && pf_now_ns() < until_ns) {
-        pf_http_server_accept(server, ACCEPT_MS);
+        pf_http_server_run(server, RUN_MS);
         pf_api_sweep(api);
     }
 }
@@ -70,7 +70,7 @@ static pf_status serve(const pf_web_options *options, const pf_address *address,
     pf_sockets_print(sockets, address, text, sizeof text);
     if (options->ready(options->user, text)) {
         while (!*options->stop) {
-            pf_http_server_accept(server, ACCEPT_MS);
+            pf_http_server_run(server, RUN_MS);
             pf_api_sweep(api);
         }
         drain(options, api, server);

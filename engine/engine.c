@@ -525,8 +525,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
     /* A mask is no token of a target. */
     const int32_t pard_token = options.target_tokenizer ? -1 : pf_engine_config(engine)->pard_token;
     if (pard_token < 0 && (passes == PF_PASSES_ONE || passes == PF_PASSES_TWO))
-        return pf_fail(error, PF_INVALID,
-                       "draft_passes is \"%s\", expected \"auto\" or \"k\": config.json of %s has no pard_token",
+        return pf_fail(error, PF_INVALID, "draft_passes is \"%s\", expected \"auto\" or \"k\": %s has no pard_token",
                        options.draft_passes, engine->info.model_id);
     pf_forward_backend backend;
     const pf_model_info *info;

@@ -15,6 +15,7 @@ static const char *const KNOWN[] = { "context_length",
                                      "attention.layer_norm_epsilon",
                                      "attention.key_length",
                                      "attention.value_length",
+                                     "pard_token",
                                      NULL };
 static const char *const INERT[] = { "vocab_size",           "tensor_data_layout",
                                      "pooling_type",         "use_parallel_residual",
@@ -274,7 +275,8 @@ static pf_status read_dimensions(const pf_gguf_builder *b)
                   { "attention.head_count", "num_attention_heads", true },
                   { "attention.head_count_kv", "num_key_value_heads", false },
                   { "attention.key_length", "head_dim", false },
-                  { "context_length", "max_position_embeddings", true } };
+                  { "context_length", "max_position_embeddings", true },
+                  { "pard_token", "pard_token", false } }; /* of no converter: it is added to a file by hand */
     const pf_gguf_tensor *embedding = pf_gguf_find_tensor(b->file, "token_embd.weight");
     if (embedding == NULL || embedding->n_dimensions != 2)
         return pf_fail(b->error, PF_FORMAT,

@@ -52,6 +52,18 @@ class Gguf(Case):
         found = self.run_json("generate", "-m", self.file, "--tokens", "5,9,3", "-n", 8, "--dtype", "f32")
         self.assertEqual(found["tokens"], expected["tokens"])
 
+    def test_the_mask_of_parallel_drafts_is_a_key(self):
+        parallel = write_model(self.draft, self.root / "parallel.gguf", **{"llama.pard_token": 7})
+        self.assertEqual(self.run_json("info", "-m", parallel)["model"]["pard_token"], 7)
+        self.assertNotIn("pard_token", self.run_json("info", "-m", self.other)["model"])
+        run = ["generate", "-m", self.target, "-p", PROMPT, "-n", 24, "--ignore-eos", "--draft-len", 4, "--draft-passes", 1]
+        made = self.run_json(*run, "-d", parallel)
+        self.assertEqual(made["tokens"], self.generate("-n", 24, "--ignore-eos")["tokens"])
+        self.assertLessEqual(made["speculation"]["draft_passes"], made["speculation"]["rounds"])
+        self.assert_fails(*run, "-d", self.other, saying=["no pard_token"])
+        outside = write_model(self.draft, self.root / "outside.gguf", **{"llama.pard_token": 100000})
+        self.assert_fails("info", "-m", outside, saying=["pard_token is 100000"])
+
     # -- names
 
     def cache(self, name, files):

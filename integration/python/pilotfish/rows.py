@@ -48,11 +48,53 @@ class Proposal(NamedTuple):
 
     tokens: list[int]
     declared: Optional[list[Declared]] = None   # one a token, or None
+    parents: Optional[list[int]] = None         # of a tree: by token the index of its parent, which is lower; -1: the row's last token
 
     def after(self, n: int, limit: int) -> Proposal:
-        """The proposal without its first `n` tokens, and with no more than `limit` of the others."""
+        """A chain without its first `n` tokens, and with no more than `limit` of the others."""
         end = n + limit
         return Proposal(self.tokens[n:end], self.declared[n:end] if self.declared else None)
 
+    def n_followed(self, new: Sequence[int]) -> int:
+        """How many of the tokens that the row committed next were proposed: those along a path of a tree."""
+        return n_common(self.tokens, new) if self.parents is None else len(self._path(new))
+
+    def beyond(self, new: Sequence[int], limit: int) -> Proposal:
+        """What is proposed behind `new`, no more than `limit` tokens; NO_PROPOSAL where the row committed other tokens."""
+        if self.n_followed(new) < len(new):
+            return NO_PROPOSAL
+        return self.after(len(new), limit) if self.parents is None else self._subtree(self._path(new), limit)
+
+    def _path(self, new: Sequence[int]) -> list[int]:
+        """The tokens that `new` follows, by index. Of siblings that are alike the first counts (docs/protocol.md)."""
+        parents, path, at = self.parents or [], [], -1
+        for token in new:
+            at = next((i for i in range(at + 1, len(parents)) if parents[i] == at and self.tokens[i] == token), len(parents))
+            if at == len(parents):
+                break
+            path.append(at)
+        return path
+
+    def _subtree(self, path: Sequence[int], limit: int) -> Proposal:
+        """What stands below the last token of `path`."""
+        parents, kept = self.parents or [], list[int]()
+        places = {path[-1] if path else -1: -1}     # the new index of each token
+        for i, parent in enumerate(parents):
+            if parent in places and len(kept) < limit:
+                places[i] = len(kept)
+                kept.append(i)
+        return Proposal([self.tokens[i] for i in kept], [self.declared[i] for i in kept] if self.declared else None,
+                        [places[parents[i]] for i in kept])
+
 
 NO_PROPOSAL = Proposal([])
+
+
+def n_common(a: Sequence[int], b: Sequence[int]) -> int:
+    """The length of the common prefix."""
+    n = 0
+    for x, y in zip(a, b):
+        if x != y:
+            break
+        n += 1
+    return n

@@ -44,7 +44,7 @@ class _Sequence:
         self.told = 0                        # committed tokens that the worker was told
         self.round = 0                       # of the next verdict
         self.length = 0                      # committed tokens
-        self.proposal: list[int] = []        # what the caller was given last, for the tokens from `length` on
+        self.proposal = NO_PROPOSAL          # what the caller was given last, for the tokens from `length` on
         self.answer = NO_PROPOSAL            # the last proposal that came, and the committed length at which it starts
         self.answer_base = 0
         self.asked_at: Optional[float] = None   # when the verdict was sent that has no answer yet
@@ -77,14 +77,15 @@ class Asked:
 class Sequences:
     """The texts of one client.
 
-    `max_draft`, `adaptive` and `max_declared` are the limits of each open; a sequence without a step for `idle_s` is closed;
-    `n_ids` is the number of token ids of the target, 0 where it is not known.
+    `max_draft`, `adaptive`, `max_declared` and `trees` are the limits of each open; a sequence without a step for `idle_s` is
+    closed; `n_ids` is the number of token ids of the target, 0 where it is not known.
     """
 
-    def __init__(self, max_draft: int, adaptive: bool, max_declared: int, idle_s: float, n_ids: int) -> None:
+    def __init__(self, max_draft: int, adaptive: bool, max_declared: int, idle_s: float, n_ids: int, trees: bool = False) -> None:
         self._max_draft = max(1, min(max_draft, MAX_DRAFT))
         self._adaptive = adaptive
         self._max_declared = max_declared
+        self._trees = trees
         self._idle_s = idle_s
         self._n_ids = n_ids
         self._info: Any = None                       # ModelInfo of the worker; None: not connected
@@ -192,8 +193,8 @@ class Sequences:
             s = None
         if s is None:
             s = self._by_key[row.key] = _Sequence()
-        elif s.proposal and length > s.length:
-            self.figures["accepted"] += _n_common(s.proposal, _ints(row.tokens[s.length:length])[:-1])
+        elif s.proposal.tokens and length > s.length:
+            self.figures["accepted"] += s.proposal.n_followed(_ints(row.tokens[s.length:length])[:-1])
         self.figures["rows"] += length > s.length
         s.length, s.seen, s.seen_at = length, self._step, now
         return s
@@ -217,7 +218,7 @@ class Sequences:
             if n_prompt > room or not self._open(row, s, batch):
                 return 0
         new = self._readable(row.tokens[s.told:s.length])
-        n_accepted = _n_common(s.answer.tokens, new[:-1]) if s.answer_base == s.told else 0
+        n_accepted = s.answer.n_followed(new[:-1]) if s.answer_base == s.told else 0
         verdict = batch.verdicts.add(sequence=s.id, incarnation=s.incarnation, round=s.round, base_length=s.told, tokens=new,
                                      n_accepted=n_accepted)
         if row.max_draft is not None and row.max_draft < self._max_draft:
@@ -249,6 +250,7 @@ class Sequences:
         opened.excluded.extend(self._excluded)
         opened.limits.max_draft = min(self._max_draft, limits.max_draft or MAX_DRAFT)
         opened.limits.adaptive_draft = self._adaptive
+        opened.limits.trees = self._trees
         opened.limits.max_tokens = row.max_tokens if row.max_tokens > s.length else 0
         if row.sampling is not None and self._max_declared and METHOD_REJECTION in self._info.methods:
             opened.method = METHOD_REJECTION
@@ -268,9 +270,10 @@ class Sequences:
     def _remainder(self, row: Row, s: _Sequence) -> Proposal:
         """What the last answer proposes from the committed length on: nothing where the target chose other tokens."""
         n = s.length - s.answer_base
-        if not 0 <= n < len(s.answer.tokens) or _ints(row.tokens[s.answer_base:s.length]) != s.answer.tokens[:n]:
+        if not 0 <= n < len(s.answer.tokens):
             return NO_PROPOSAL
-        return s.answer.after(n, self._max_draft if row.max_draft is None else min(row.max_draft, self._max_draft))
+        return s.answer.beyond(_ints(row.tokens[s.answer_base:s.length]),
+                               self._max_draft if row.max_draft is None else min(row.max_draft, self._max_draft))
 
     def _take(self, row: Row, s: _Sequence) -> Proposal:
         proposal = self._remainder(row, s)
@@ -278,7 +281,7 @@ class Sequences:
             self.figures["late_used"] += 1
         self.figures["proposed"] += len(proposal.tokens)
         self.figures["empty"] += not proposal.tokens
-        s.proposal = proposal.tokens
+        s.proposal = proposal
         return proposal
 
     # ---- places ----
@@ -354,12 +357,16 @@ class Sequences:
         if problem:
             self.problems.append(problem)
             return
-        s.answer = Proposal(tokens, [Declared(list(d.ids), list(d.probabilities)) for d in declared] if declared else None)
+        s.answer = Proposal(tokens, [Declared(list(d.ids), list(d.probabilities)) for d in declared] if declared else None,
+                            list(proposal.parents) or None)
 
     def _problem_of(self, proposal: Any, tokens: list[int], declared: Any) -> Optional[str]:
         """What makes a proposal one that cannot be used."""
         if proposal.parents:
-            return "the worker proposes a tree, which was not asked for"
+            if not self._trees:
+                return "the worker proposes a tree, which was not asked for"
+            if len(proposal.parents) != len(tokens) or not all(-1 <= p < i for i, p in enumerate(proposal.parents)):
+                return "the worker proposes a tree that is none: a parent is expected before its token, -1 for the first"
         n_ids = self._n_ids or self._known_ids
         if not _are_below(tokens, n_ids):
             return f"the worker proposes a token that does not exist, expected 0 to {n_ids - 1}"
@@ -387,16 +394,6 @@ def _ints(tokens: Any) -> list[int]:
 def _are_below(ids: Sequence[int], end: int) -> bool:
     """Whether all are 0 to `end` - 1."""
     return not ids or min(ids) >= 0 and max(ids) < end
-
-
-def _n_common(a: Sequence[int], b: Sequence[int]) -> int:
-    """The length of the common prefix."""
-    n = 0
-    for x, y in zip(a, b):
-        if x != y:
-            break
-        n += 1
-    return n
 
 
 def _is_distribution_of(declared: Any, token: int) -> bool:

@@ -23,12 +23,20 @@ def chain(tokens, n):
     return out
 
 
+def tree(tokens, n):
+    """`n` tokens of a tree, and their parents: the chain, with another token before each of its tokens."""
+    right = chain(tokens, (n + 1) // 2)
+    both = [token for t in right for token in ((t + 1) % N_IDS, t)][:n]
+    return both, [-1 if i < 2 else (i // 2 - 1) * 2 + 1 for i in range(n)]
+
+
 class Script:
-    """The worker's state on one stream: batch in, answers out."""
+    """The worker's state on one stream: batch in, answers out. Opens that allow trees get them."""
 
     def __init__(self, max_sequences=8, length=4):
         self.max_sequences, self.length = max_sequences, length
         self.texts = {}     # sequence: [incarnation, next round, tokens]
+        self.trees = set()  # the sequences that get trees
         self.most_open = 0
 
     def answer(self, batch):
@@ -43,6 +51,7 @@ class Script:
                 out.refusals.add(sequence=opened.sequence, incarnation=opened.incarnation, reason=1, text="no room")
                 continue
             self.texts[opened.sequence] = [opened.incarnation, opened.next_round, list(opened.tokens)]
+            (self.trees.add if opened.limits.trees else self.trees.discard)(opened.sequence)
         self.most_open = max(self.most_open, len(self.texts))
         refused = {r.sequence for r in out.refusals}
         for verdict in batch.verdicts:
@@ -55,8 +64,9 @@ class Script:
                 continue
             text[1] += 1
             text[2] += verdict.tokens
-            out.proposals.add(sequence=verdict.sequence, incarnation=text[0], round=text[1], base_length=len(text[2]),
-                              tokens=chain(text[2], self.length))
+            tokens, parents = tree(text[2], self.length) if verdict.sequence in self.trees else (chain(text[2], self.length), [])
+            out.proposals.add(sequence=verdict.sequence, incarnation=text[0], round=text[1], base_length=len(text[2]), tokens=tokens,
+                              parents=parents)
         return out
 
 

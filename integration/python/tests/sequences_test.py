@@ -8,9 +8,9 @@ import unittest
 
 import package_path  # noqa: F401
 from pilotfish.messages import Batch, ModelInfo
-from pilotfish.rows import Row, Sampling
+from pilotfish.rows import NO_PROPOSAL, Declared, Proposal, Row, Sampling
 from pilotfish.sequences import REFUSED_S, UNANSWERED_S, Sequences
-from scripted_worker import N_IDS, Script, Target, chain, mislead
+from scripted_worker import N_IDS, Script, Target, chain, mislead, tree
 
 PROMPT = [1, 2, 3, 4, 5]
 
@@ -22,8 +22,8 @@ def info(**fields):
 class Rig:
     """Sequences and a scripted worker without threads; the clock is `now`."""
 
-    def __init__(self, length=4, max_declared=0, n_ids=N_IDS, **fields):
-        self.sequences = Sequences(length, False, max_declared, 10.0, n_ids)
+    def __init__(self, length=4, max_declared=0, n_ids=N_IDS, trees=False, **fields):
+        self.sequences = Sequences(length, False, max_declared, 10.0, n_ids, trees)
         self.script = Script(fields.get("max_sequences", 8), length)
         self.now = 100.0
         self.sequences.connect(info(**fields))
@@ -280,6 +280,55 @@ class SequencesTest(unittest.TestCase):
                 self.assertEqual(bool(rig.sequences.problems), not good)
                 if good and rows:
                     self.assertEqual([list(d.ids) for d in proposal.declared], [ids for ids, _ in rows])
+
+    def test_the_path_that_was_committed_counts_as_accepted_and_what_stands_below_it_as_late(self):
+        rig = Rig(length=7, trees=True)
+        asked, _, answer = rig.ask(("a", PROMPT))
+        rig.receive(answer)
+        proposal, = rig.sequences.end(asked, rig.now)
+        self.assertEqual((proposal.tokens, proposal.parents), tree(PROMPT, 7))
+        text = PROMPT + chain(PROMPT, 2)
+        asked, batch, answer = rig.ask(("a", text + [90]))
+        self.assertEqual(batch.verdicts[0].n_accepted, 2)
+        self.assertEqual(rig.sequences.figures["accepted"], 2)
+        rig.end(asked)                                      # the answer is late, and the target goes on by the chain
+        text = text + [90]
+        asked, _, _ = rig.ask(("a", text + chain(text, 1)))
+        rig.receive(answer)
+        proposal, = rig.sequences.end(asked, rig.now)
+        wanted, parents = tree(text, 7)
+        self.assertEqual((proposal.tokens, proposal.parents), (wanted[2:], [-1, -1, 1, 1, 3]))
+        self.assertEqual(rig.sequences.figures["late_used"], 1)
+        with self.subTest("another token than the tree has"):
+            asked, _, _ = rig.ask(("a", text + chain(text, 1) + [91]))
+            self.assertEqual(rig.end(asked), [[]])
+
+    def test_max_draft_of_a_row_leaves_the_first_tokens_of_a_tree(self):
+        rig = Rig(length=7, trees=True)
+        asked, _, answer = rig.ask(("a", PROMPT, 3))
+        rig.receive(answer)
+        proposal, = rig.sequences.end(asked, rig.now)
+        wanted, parents = tree(PROMPT, 7)
+        self.assertEqual((proposal.tokens, proposal.parents), (wanted[:3], parents[:3]))
+
+    def test_trees_that_are_wrong_or_not_asked_for_cost_the_proposal_alone(self):
+        for parents, trees, good in (([-1, 0], True, True), ([-1, -1], True, True), ([-1, 0], False, False), ([-1], True, False),
+                                     ([-1, 1], True, False), ([0, 0], True, False), ([-1, -2], True, False)):
+            with self.subTest(parents=parents, trees=trees):
+                rig = Rig(length=2, trees=trees)
+                asked, _, answer = rig.ask(("a", PROMPT))
+                answer.proposals[0].parents[:] = parents
+                rig.receive(answer)
+                proposal, = rig.sequences.end(asked, rig.now)
+                self.assertEqual((bool(proposal.tokens), bool(rig.sequences.problems)), (good, not good))
+
+    def test_a_tree_keeps_its_distributions_and_the_first_of_equal_siblings(self):
+        declared = [Declared([i], [1.0]) for i in range(5)]
+        proposal = Proposal([7, 7, 8, 9, 8], declared, [-1, -1, 1, 0, 0])
+        self.assertEqual(proposal.beyond([7], 4), Proposal([9, 8], declared[3:], [-1, -1]))
+        self.assertEqual(proposal.beyond([7], 1), Proposal([9], declared[3:4], [-1]))
+        self.assertEqual([proposal.n_followed(new) for new in ([], [7, 8], [7, 8, 1], [8])], [0, 2, 2, 0])
+        self.assertEqual([proposal.beyond(new, 4) for new in ([8], [7, 9, 1])], [NO_PROPOSAL] * 2)
 
     def test_whatever_arrives_a_proposal_continues_the_tokens_of_its_row(self):
         """Seeded: loss, duplicates, reordering, delays, wrong fences, restarts; each proposal is the chain of its own prefix."""

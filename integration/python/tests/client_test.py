@@ -26,6 +26,7 @@ from pilotfish import AsyncDraftClient, DraftClient, Row, Worker
 from pilotfish.messages import METHOD_GREEDY, Batch
 from pilotfish.vocabulary import fingerprint
 from scripted_worker import N_IDS, ScriptedWorker, Target, chain, mislead
+from worker_faults import other_vocabulary
 
 N_NEW = 60
 WAIT_S = 0.02
@@ -226,16 +227,7 @@ class WorkerTest(ClientCase):
             self.assertEqual(self.steps(client, 50)[1] > 0, fits)
 
     def other_vocabulary(self, share):
-        """The draft with as many tokens, of which this share has other texts."""
-        model = shutil.copytree(self.draft, self.root / f"other-{share}")
-        path = model / "tokenizer.json"
-        document = json.loads(path.read_text())
-        vocabulary = document["model"]["vocab"]
-        texts = [t for t in vocabulary if t not in tiny_llama.SPECIAL]
-        texts = texts[:max(2, int(share * len(texts)))]
-        vocabulary.update(zip(texts, [vocabulary[t] for t in texts[1:] + texts[:1]]))
-        path.write_text(json.dumps(document))
-        return model, {vocabulary[t] for t in texts}
+        return other_vocabulary(self.draft, self.root / f"other-{share}", share)
 
     def proposed(self, client):
         """The ids that are proposed for a fixed text, and for how many steps something is."""

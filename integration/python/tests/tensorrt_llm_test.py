@@ -12,6 +12,7 @@ import types
 import package_path  # noqa: F401
 import tiny_llama
 from cli_case import PROMPT, Case, main
+from worker_faults import WorkerFaults
 
 N_NEW = 60
 GENEROUS_S = 10.0
@@ -79,7 +80,7 @@ class Request:
         return self._tokens[self.py_orig_prompt_len:]
 
 
-class TensorrtLlm(Case):
+class TensorrtLlm(WorkerFaults, Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -110,6 +111,10 @@ class TensorrtLlm(Case):
         self.assertEqual([r.new_tokens for r in requests], self.texts)
         return requests
 
+    def drafted_by(self, address):
+        drafter = self.drafter(address)
+        return drafter.client, lambda: self.run_engine(drafter)
+
     def worker(self, name):
         server = self.pilotfish.serve("worker", self.target, self.socket(name), "--threads", "1")   # the target itself: all is accepted
         self.addCleanup(server.end)
@@ -130,10 +135,6 @@ class TensorrtLlm(Case):
         drafter = self.drafter(self.worker("pads").address)
         self.assertTrue(drafter.client.wait_ready(GENEROUS_S))
         self.run_engine(drafter, pads=True)
-
-    def test_a_worker_that_is_absent_leaves_plain_decoding(self):
-        requests = self.run_engine(self.drafter(self.socket("absent"), wait_s=0.02))
-        self.assertEqual(sum(r.n_drafted for r in requests), 0)
 
     def test_several_processes_decode_plainly_and_one_warning_says_why(self):
         drafter = self.drafter(self.worker("parallel").address)

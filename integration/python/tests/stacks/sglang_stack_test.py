@@ -5,6 +5,7 @@ Run as: sglang_stack_test.py BINARY [unittest's arguments]
 """
 
 import array
+import multiprocessing
 import pathlib
 import sys
 import types
@@ -15,6 +16,8 @@ import package_path  # noqa: E402, F401
 import tiny_llama  # noqa: E402
 import torch  # noqa: E402
 from cli_case import PROMPT, Case, main  # noqa: E402
+from scripted_worker import N_IDS, ScriptedWorker, chain, tree  # noqa: E402
+from worker_faults import WorkerFaults  # noqa: E402
 from sglang.srt.plugins import load_plugins  # noqa: E402
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm  # noqa: E402
 
@@ -71,7 +74,71 @@ class Request:
         self.n_done += len(accepted)
 
 
-class Sglang(Case):
+def group_of(rank, n_ranks):
+    """A tensor-parallel group as SGLang's GroupCoordinator shows it."""
+    return types.SimpleNamespace(world_size=n_ranks, rank_in_group=rank, ranks=list(range(n_ranks)),
+                                 cpu_group=torch.distributed.group.WORLD if n_ranks > 1 else None)
+
+
+def make_worker(address, model, overlap, wait_ms=GENEROUS_MS, trees=False, group=group_of(0, 1), n_tokens=K, n_ids=tiny_llama.VOCAB_SIZE):
+    options = adapter.Options({"PILOTFISH_ADDRESS": address, "PILOTFISH_WAIT_MS": wait_ms, "PILOTFISH_TREES": str(int(trees))})
+    spec = mock.MagicMock(speculative_num_draft_tokens=n_tokens, speculative_ngram_external_corpus_path=None)
+    bags = {"get_spec": lambda: spec, "get_device": lambda: types.SimpleNamespace(device="cpu"),
+            "get_schedule": lambda: types.SimpleNamespace(disable_overlap_schedule=not overlap, page_size=1)}
+    target = types.SimpleNamespace(model_runner=types.SimpleNamespace(model_config=types.SimpleNamespace(vocab_size=n_ids)))
+    arguments = types.SimpleNamespace(tokenizer_path=model, model_path=model)
+    with mock.patch.multiple(ngram_worker, **bags), mock.patch.object(adapter, "tensor_parallel_group", lambda: group):
+        return adapter.make_worker(ngram_worker, options)(arguments, 0, 0, target)
+
+
+def run_engine(worker, prompts, texts, overlap, grammar=False):
+    """The requests when all are over, and the tokens of each step."""
+    n = worker.draft_token_num
+    requests = [Request(f"request {i}", *pair) for i, pair in enumerate(zip(prompts, texts))]
+    before, seen = set(), []
+    while any(not r.is_over for r in requests):
+        rows = [r for r in requests if not r.is_over]
+        if not overlap or grammar:
+            for r in rows:
+                r.write()
+        accepted = torch.zeros((len(rows), n), dtype=torch.int32)
+        for out, r in zip(accepted, rows):
+            out[:len(r.new)] = torch.tensor(r.new, dtype=torch.int32)
+        batch = types.SimpleNamespace(reqs=rows, grammar_needs_sync=lambda: grammar, spec_info=types.SimpleNamespace(
+            accept_tokens=accepted.flatten(), accept_lens=torch.tensor([len(r.new) for r in rows])))
+        tokens, mask = worker._prepare_draft_tokens(batch)
+        seen.append(tokens.tolist())
+        assert (tokens.dtype, tokens.shape, mask.dtype, mask.shape) == ("int64", (len(rows) * n,), "bool", (len(rows) * n * n,))
+        links = ngram_worker._derive_tree_links(mask, len(rows), n)    # SGLang's own reading of a mask
+        for r, row, *ways in zip(rows, tokens.reshape(-1, n).tolist(), *(way.tolist() for way in links)):
+            assert row[0] == r.text[r.n_done - 1]
+            if overlap and not grammar:
+                r.write()
+            r.verify(row, *ways)
+        worker._update_ngram_corpus(batch)
+        now = {r.rid for r in rows}
+        worker.ngram_corpus.erase_match_state(list(before - now))
+        before = now
+    for r in requests:
+        r.write()
+    return requests, seen
+
+
+def run_rank(rank, n_ranks, store, address, model, prompts, texts, found):
+    """A process of a tensor-parallel group, with its own engine and requests."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=n_ranks)
+    worker = make_worker(address, model, True, group=group_of(rank, n_ranks))
+    client = worker.ngram_corpus._client
+    if client is not None:
+        client.wait_ready(10.0)
+    requests, seen = run_engine(worker, prompts, texts, True)
+    found.put((rank, client is not None, seen, [(list(r.output_ids), r.n_rounds, r.n_accepted) for r in requests]))
+    if client is not None:
+        client.close()
+    torch.distributed.destroy_process_group()
+
+
+class Sglang(WorkerFaults, Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -80,48 +147,19 @@ class Sglang(Case):
         cls.texts = [cls.pilotfish.run("generate", "-m", cls.target, "--tokens", ",".join(map(str, ids)), "-n", N_NEW, "--ignore-eos",
                                        "--json").json["tokens"] for ids in cls.prompts]
 
-    def make_worker(self, address, overlap, wait_ms=GENEROUS_MS):
-        options = adapter.Options({"PILOTFISH_ADDRESS": address, "PILOTFISH_WAIT_MS": wait_ms})
-        spec = mock.MagicMock(speculative_num_draft_tokens=K, speculative_ngram_external_corpus_path=None)
-        bags = {"get_spec": lambda: spec, "get_device": lambda: types.SimpleNamespace(device="cpu"),
-                "get_schedule": lambda: types.SimpleNamespace(disable_overlap_schedule=not overlap, page_size=1)}
-        target = types.SimpleNamespace(model_runner=types.SimpleNamespace(
-            model_config=types.SimpleNamespace(vocab_size=tiny_llama.VOCAB_SIZE)))
-        arguments = types.SimpleNamespace(tokenizer_path=str(self.target), model_path=str(self.target))
-        with mock.patch.multiple(ngram_worker, **bags):
-            worker = adapter.make_worker(ngram_worker, options)(arguments, 0, 0, target)
+    def make_worker(self, address, overlap, **options):
+        worker = make_worker(address, str(self.target), overlap, **options)
         self.addCleanup(worker.ngram_corpus._client.close)
         return worker
 
     def run_engine(self, worker, overlap, grammar=False):
-        requests = [Request(f"request {i}", *pair) for i, pair in enumerate(zip(self.prompts, self.texts))]
-        before = set()
-        while any(not r.is_over for r in requests):
-            rows = [r for r in requests if not r.is_over]
-            if not overlap or grammar:
-                for r in rows:
-                    r.write()
-            accepted = torch.zeros((len(rows), K), dtype=torch.int32)
-            for out, r in zip(accepted, rows):
-                out[:len(r.new)] = torch.tensor(r.new, dtype=torch.int32)
-            batch = types.SimpleNamespace(reqs=rows, grammar_needs_sync=lambda: grammar, spec_info=types.SimpleNamespace(
-                accept_tokens=accepted.flatten(), accept_lens=torch.tensor([len(r.new) for r in rows])))
-            tokens, mask = worker._prepare_draft_tokens(batch)
-            self.assertEqual((tokens.dtype, tokens.shape, mask.dtype, mask.shape), ("int64", (len(rows) * K,), "bool", (len(rows) * K * K,)))
-            links = ngram_worker._derive_tree_links(mask, len(rows), K)    # SGLang's own reading of a mask
-            for r, row, *ways in zip(rows, tokens.reshape(-1, K).tolist(), *(way.tolist() for way in links)):
-                self.assertEqual(row[0], r.text[r.n_done - 1])
-                if overlap and not grammar:
-                    r.write()
-                r.verify(row, *ways)
-            worker._update_ngram_corpus(batch)
-            now = {r.rid for r in rows}
-            worker.ngram_corpus.erase_match_state(list(before - now))
-            before = now
-        for r in requests:
-            r.write()
-            self.assertEqual(list(r.output_ids), r.text)
+        requests, _ = run_engine(worker, self.prompts, self.texts, overlap, grammar)
+        self.assertEqual([list(r.output_ids) for r in requests], self.texts)
         return requests
+
+    def drafted_by(self, address):
+        worker = self.make_worker(address, True)
+        return worker.ngram_corpus._client, lambda: self.run_engine(worker, True)
 
     def test_sglang_finds_the_algorithm_and_asks_it_as_its_ngram(self):
         ours, ngram = SpeculativeAlgorithm.from_string("PILOTFISH"), SpeculativeAlgorithm.NGRAM
@@ -142,12 +180,70 @@ class Sglang(Case):
             algorithm.handle_server_args(arguments)
             self.assertEqual((arguments.speculative_num_draft_tokens, arguments.speculative_num_steps, arguments.speculative_eagle_topk), (5, 4, 1))
             self.assertTrue(arguments.disable_overlap_schedule)
-            with self.assertRaisesRegex(ValueError, "tp_size is 2: Pilotfish drafts for one process"):
-                algorithm.validate_server_args(types.SimpleNamespace(tp_size=2))
+            self.assertEqual(algorithm.validate_server_args(types.SimpleNamespace(tp_size=2, speculative_num_draft_tokens=5)), None)
+            with self.assertRaisesRegex(ValueError, "pp_size is 2: Pilotfish drafts without pipeline parallelism"):
+                algorithm.validate_server_args(types.SimpleNamespace(pp_size=2))
+            with self.assertRaisesRegex(ValueError, "enable_dp_attention is set"):
+                algorithm.validate_server_args(types.SimpleNamespace(enable_dp_attention=True))
             with self.assertRaisesRegex(ValueError, "speculative_num_draft_tokens is 66, expected 2 to 65"):
                 algorithm.validate_server_args(types.SimpleNamespace(speculative_num_draft_tokens=66))
         with self.assertRaisesRegex(ValueError, "PILOTFISH_WAIT_MS is 'soon', expected 0 to 60000"):
             adapter.Options({"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_WAIT_MS": "soon"})
+
+    def test_trees_are_an_option_that_sizes_the_memory_of_a_step(self):
+        algorithm = SpeculativeAlgorithm.from_string("PILOTFISH")
+        arguments = types.SimpleNamespace(speculative_num_draft_tokens=8, max_running_requests=4, device="cuda", page_size=1)
+        with mock.patch.dict("os.environ", {"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_TREES": "1"}):
+            algorithm.handle_server_args(arguments)
+            self.assertEqual((arguments.speculative_num_steps, arguments.speculative_eagle_topk), (1, 7))
+            arguments.page_size, arguments.attention_backend = 16, "flashinfer"
+            algorithm.handle_server_args(arguments)
+            arguments.attention_backend = "fa3"
+            with self.assertRaisesRegex(ValueError, "page_size is 16: .* attention_backend is fa3"):
+                algorithm.handle_server_args(arguments)
+        with self.assertRaisesRegex(ValueError, "PILOTFISH_TREES is 'yes', expected 0 or 1"):
+            adapter.Options({"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_TREES": "yes"})
+
+    def test_a_tree_of_the_worker_is_verified_along_the_path_that_the_target_takes(self):
+        prompts = [[1, 2, 3], [9, 8]]
+        texts = [chain(prompt, N_NEW) for prompt in prompts]
+        n_nodes = 6      # three levels: the chain, with another token before each of its tokens
+        with ScriptedWorker(self.socket("trees"), length=n_nodes) as scripted:
+            for overlap in (False, True):
+                with self.subTest(overlap=overlap):
+                    worker = make_worker(self.socket("trees"), None, overlap, trees=True, n_tokens=n_nodes + 2, n_ids=N_IDS)
+                    self.addCleanup(worker.ngram_corpus._client.close)
+                    self.assertTrue(worker.ngram_corpus._client.wait_ready(10.0))
+                    requests, seen = run_engine(worker, prompts, texts, overlap)
+                    self.assertEqual([list(r.output_ids) for r in requests], texts)
+                    first = prompts[0] + texts[0][:1]
+                    self.assertEqual(seen[0][:n_nodes + 2], [first[-1], *tree(first, n_nodes)[0], first[-1]])
+                    for r in requests:      # a level more than the tree has is committed a round
+                        self.assertLessEqual(r.n_rounds, (N_NEW - 1) // 4 + 1)
+                        self.assertGreaterEqual(r.n_accepted, (N_NEW - 1) * 3 // 4 - 3)
+            self.assertEqual(sum(len(script.trees) for script in scripted.scripts), 4)
+
+    def test_a_mask_has_each_place_see_its_own_way_alone(self):
+        mask = adapter.visible_places(adapter.np.array([[0, 0, 0, 2, 2], [0, 0, 1, 2, 3]]))
+        self.assertEqual(mask[0].astype(int).tolist(), [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 1, 1, 0], [1, 0, 1, 0, 1]])
+        self.assertTrue((mask[1] == adapter.np.tri(5)).all())
+
+    def test_the_first_rank_asks_and_all_ranks_verify_the_same_tokens(self):
+        context = multiprocessing.get_context("spawn")
+        with self.pilotfish.serve("worker", self.target, self.socket("ranks"), "--threads", "1") as server:
+            found = context.Queue()
+            processes = [context.Process(target=run_rank, daemon=True, args=(
+                rank, 2, f"{self.root}/store", server.address, str(self.target), self.prompts, self.texts, found)) for rank in range(2)]
+            for process in processes:
+                process.start()
+            answers = dict((rank, rest) for rank, *rest in (found.get(timeout=120) for _ in processes))
+            for process in processes:
+                process.join(60)
+        self.assertEqual([answers[rank][0] for rank in (0, 1)], [True, False])
+        self.assertEqual(answers[0][1:], answers[1][1:])
+        for text, (output, n_rounds, n_accepted) in zip(self.texts, answers[1][2]):
+            self.assertEqual(output, text)
+            self.assertGreater(n_accepted, 0)
 
     def test_drafts_are_accepted_whether_results_are_written_at_once_or_a_round_later(self):
         for i, (overlap, grammar) in enumerate(((False, False), (True, False), (True, True))):
@@ -160,9 +256,8 @@ class Sglang(Case):
                 figures = worker.ngram_corpus._client.figures
                 self.assertEqual(figures["late"], 0, figures)
 
-    def test_an_absent_worker_and_an_error_leave_the_text_as_it_is(self):
-        worker = self.make_worker(self.socket("absent"), True, "20")
-        self.run_engine(worker, True)
+    def test_an_error_leaves_the_text_as_it_is(self):
+        worker = self.make_worker(self.socket("none"), True)
         worker.ngram_corpus._client.step = mock.Mock(side_effect=RuntimeError("broken"))
         with self.assertLogs("pilotfish", "ERROR") as logged:
             self.run_engine(worker, True)
@@ -172,7 +267,7 @@ class Sglang(Case):
         client = mock.MagicMock()
         client.step.side_effect = lambda rows: [Proposal([]) for _ in rows]
         drafts = adapter.Drafts(client, K)
-        drafts.prepare([adapter.Row("a", [1, 2]), adapter.Row("b", [3])])
+        drafts.prepare(2, lambda: [adapter.Row("a", [1, 2]), adapter.Row("b", [3])])
         drafts.erase_match_state(["a"])
         drafts.reset()
         with self.assertRaisesRegex(ValueError, "corpus news is not loaded: the drafts are those of a Pilotfish worker"):

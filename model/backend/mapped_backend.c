@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 
-enum { MAX_LOGIT_ROWS = 64 /* that are copied; a batch with more takes several passes */ };
+enum { MAX_LOGIT_ROWS = 64 /* of a run */ };
 
 /* A sequence of the model, and where the pieces of each target's token end. */
 typedef struct {
@@ -14,6 +14,13 @@ typedef struct {
     int32_t n;     /* tokens of the target */
     int32_t *ends; /* [max_tokens] */
 } sequence;
+
+/* A pass of the model, as it is filled. */
+typedef struct {
+    int32_t n_spans, n_pieces, n_logits;
+    int32_t first_row, n_rows;      /* of the run: whose logits come out of this pass */
+    int32_t row_of[MAX_LOGIT_ROWS]; /* [n_rows] the row of the pass that has them */
+} inner_pass;
 
 struct pf_mapped_backend {
     pf_forward_backend inner;
@@ -24,6 +31,7 @@ struct pf_mapped_backend {
     int32_t *ends;   /* [n_sequences, max_tokens] */
     int32_t *pieces; /* [inner max_rows] of a pass */
     pf_span *spans;  /* [n_sequences] */
+    inner_pass pass; /* of pieces and spans */
     float *logits;   /* [max_logit_rows, n_target] */
 };
 
@@ -130,26 +138,21 @@ static pf_status keep(void *state, int64_t handle, int32_t n, const int32_t *row
 
 /* ---- passes -------------------------------------------------------------------------------------------------------- */
 
-/* The span in pieces, behind those at `n_pieces`, and where each of its tokens ends. PF_INVALID: it is malformed, or too long. */
-static pf_status map_span(pf_mapped_backend *m, const pf_span *span, int32_t *n_pieces, pf_span *out)
+/* Sets where the tokens of a span end. PF_INVALID: it is malformed, or too long. */
+static pf_status check_span(pf_mapped_backend *m, const pf_span *span)
 {
     const pf_token_map *map = m->map;
     sequence *s = at(m, span->sequence);
     if (span->parents || span->best_of > 0 || span->n_tokens < 1 || span->n_logits > span->n_tokens ||
         span->n_tokens > m->limits.max_tokens - s->n)
         return PF_INVALID;
-    *out = (pf_span){ .sequence = s->inner, .tokens = m->pieces + *n_pieces };
     for (int32_t i = 0; i < span->n_tokens; i++) {
         const int32_t token = span->tokens[i];
         if (token < 0 || token >= map->n_target) return PF_INVALID;
-        const int32_t begin = first_piece(map, token), n = map->ends[token] - begin;
-        if (n > m->inner.limits.max_rows - *n_pieces) return PF_INVALID;
-        for (int32_t j = 0; j < n; j++) m->pieces[(*n_pieces)++] = map->pieces[begin + j];
-        out->n_tokens += n;
-        if (i >= span->n_tokens - span->n_logits) out->n_logits += n;
-        s->ends[s->n + i] = end_of(s, s->n + i) + n;
+        s->ends[s->n + i] = end_of(s, s->n + i) + map->ends[token] - first_piece(map, token);
+        if (s->ends[s->n + i] > m->inner.limits.max_tokens) return PF_INVALID;
     }
-    return end_of(s, s->n + span->n_tokens) > m->inner.limits.max_tokens ? PF_INVALID : PF_OK;
+    return PF_OK;
 }
 
 static void copy_logits(pf_mapped_backend *m, int32_t inner_row, int32_t row)
@@ -162,32 +165,77 @@ static void copy_logits(pf_mapped_backend *m, int32_t inner_row, int32_t row)
     }
 }
 
-/* Of each token that asks for logits, those behind its last piece. */
-static void take_logits(pf_mapped_backend *m, const pf_span *spans, int32_t n_spans)
+/* Runs the pass, takes its logits, and begins another. */
+static pf_status end_pass(pf_mapped_backend *m)
 {
-    int32_t inner_row = 0, row = 0;
+    inner_pass *p = &m->pass;
+    PF_TRY(pf_forward_run(&m->inner, m->spans, p->n_spans));
+    for (int32_t i = 0; i < p->n_rows; i++) copy_logits(m, p->row_of[i], p->first_row + i);
+    *p = (inner_pass){ .first_row = p->first_row + p->n_rows };
+    return PF_OK;
+}
+
+/* Adds the pieces of a token to the pass, or to the next where there is no room. The logits of a span's rows are its last ones: so a
+ * token behind one that asks has those of all its pieces. */
+static pf_status add_token(pf_mapped_backend *m, int64_t inner_sequence, int32_t token, bool is_first, bool asks)
+{
+    inner_pass *p = &m->pass;
+    const int32_t begin = first_piece(m->map, token), n = m->map->ends[token] - begin;
+    pf_span *part = is_first ? NULL : &m->spans[p->n_spans - 1];
+    int32_t n_logits = !asks ? 0 : part && part->n_logits > 0 ? n : 1;
+    if (n > m->inner.limits.max_rows - p->n_pieces || n_logits > m->inner.limits.max_logit_rows - p->n_logits) {
+        PF_TRY(end_pass(m));
+        part = NULL;
+        n_logits = asks;
+    }
+    if (!part) {
+        part = &m->spans[p->n_spans++];
+        *part = (pf_span){ .sequence = inner_sequence, .tokens = m->pieces + p->n_pieces };
+    }
+    for (int32_t i = 0; i < n; i++) m->pieces[p->n_pieces++] = m->map->pieces[begin + i];
+    part->n_tokens += n;
+    part->n_logits += n_logits;
+    p->n_logits += n_logits;
+    if (asks) p->row_of[p->n_rows++] = p->n_logits - 1;
+    return PF_OK;
+}
+
+static pf_status run_passes(pf_mapped_backend *m, const pf_span *spans, int32_t n_spans)
+{
+    m->pass = (inner_pass){ .n_spans = 0 };
     for (int32_t i = 0; i < n_spans; i++)
-        for (int32_t j = spans[i].n_tokens - spans[i].n_logits; j < spans[i].n_tokens; j++) {
-            const int32_t token = spans[i].tokens[j];
-            inner_row += m->map->ends[token] - first_piece(m->map, token);
-            copy_logits(m, inner_row - 1, row++);
-        }
+        for (int32_t j = 0; j < spans[i].n_tokens; j++)
+            PF_TRY(add_token(m, at(m, spans[i].sequence)->inner, spans[i].tokens[j], j == 0,
+                             j >= spans[i].n_tokens - spans[i].n_logits));
+    return end_pass(m);
+}
+
+/* After a failure: what earlier passes have fed is taken back, to an earlier token where layers keep a state. */
+static void restore(pf_mapped_backend *m, int64_t handle)
+{
+    sequence *s = at(m, handle);
+    s->n = reachable(m, handle, s->n);
+    const pf_status status = pf_forward_truncate(&m->inner, s->inner, end_of(s, s->n));
+    (void)status; /* it is reachable */
 }
 
 static pf_status run(void *state, const pf_span *spans, int32_t n_spans)
 {
     pf_mapped_backend *m = state;
-    int32_t n_pieces = 0, n_logits = 0;
+    int32_t n_logits = 0;
     if (n_spans < 1 || n_spans > m->n_sequences) return PF_INVALID;
     for (int32_t i = 0; i < n_spans; i++) {
-        PF_TRY(map_span(m, &spans[i], &n_pieces, &m->spans[i]));
+        PF_TRY(check_span(m, &spans[i]));
         n_logits += spans[i].n_logits;
     }
     if (n_logits > m->limits.max_logit_rows) return PF_INVALID;
-    PF_TRY(pf_forward_run(&m->inner, m->spans, n_spans));
-    for (int32_t i = 0; i < n_spans; i++) at(m, spans[i].sequence)->n += spans[i].n_tokens;
-    take_logits(m, spans, n_spans);
-    return PF_OK;
+    const pf_status status = run_passes(m, spans, n_spans);
+    for (int32_t i = 0; i < n_spans; i++)
+        if (status == PF_OK)
+            at(m, spans[i].sequence)->n += spans[i].n_tokens;
+        else
+            restore(m, spans[i].sequence);
+    return status;
 }
 
 static float *logits(void *state, int32_t row)
@@ -271,12 +319,10 @@ pf_status pf_mapped_backend_create(const pf_forward_backend *inner, const pf_tok
 {
     pf_forward_limits limits = inner->limits;
     limits.n_vocab = map->n_target;
-    limits.max_rows /= map->longest;
-    limits.max_logit_rows = pf_min(MAX_LOGIT_ROWS, limits.max_logit_rows / map->longest);
-    if (limits.max_rows < 1 || limits.max_logit_rows < 1)
-        return pf_fail(error, PF_INVALID,
-                       "a token of the target is %d of the draft, whose passes have %d rows and %d of logits",
-                       map->longest, inner->limits.max_rows, inner->limits.max_logit_rows);
+    limits.max_logit_rows = pf_min(MAX_LOGIT_ROWS, limits.max_logit_rows);
+    if (limits.max_rows < map->longest)
+        return pf_fail(error, PF_INVALID, "a token of the target is %d of the draft, whose passes have %d rows",
+                       map->longest, limits.max_rows);
     pf_mapped_backend *m = calloc(1, sizeof *m);
     if (!m) return pf_fail(error, PF_NOMEM, "no memory for a map of vocabularies");
     *m = (pf_mapped_backend){

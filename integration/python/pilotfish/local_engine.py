@@ -7,7 +7,6 @@ where it could before as soon as the call returns, and so may the threads that i
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -16,8 +15,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from .library import Library, PilotfishError
+from .said_once import SaidOnce
 
-log = logging.getLogger("pilotfish")
 NGRAM = "ngram"      # as a draft: the lookup drafter, which needs no model
 METHODS = ("auto", "greedy", "rejection", "block", "coupled")
 _NS = 1e-9
@@ -172,7 +171,8 @@ class LocalEngine:
 
     def _open(self, model: str, options: Mapping[str, Any], draft: Optional[str], draft_options: Mapping[str, Any]) -> None:
         ffi, lib = self._library.ffi, self._library.lib
-        self._warn = ffi.callback("void(void *, const char *)", lambda user, text: log.warning("%s", self._library.text(text)))
+        library, said = self._library, SaidOnce()   # the sessions of a batch say the same
+        self._warn = ffi.callback("void(void *, const char *)", lambda user, text: said.warn(library.text(text)))
         self._kept.append(self._warn)
         places = {"max_sequences": self._max_batch + 1, "kv_sequences": self._max_batch + 1}     # one is the kept sequence's
         target = self._open_engine(model, {**options, **places})

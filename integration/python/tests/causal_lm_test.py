@@ -18,6 +18,7 @@ from command_line import Pilotfish
 from pilotfish import AutoModelForCausalLM, PilotfishError, Tokenizer
 from pilotfish import generation_options
 from pilotfish.text_codec import TextStream
+from worker_faults import other_vocabulary, warnings
 
 MODELS = tree_paths.ROOT / "models"
 TARGET, DRAFT = MODELS / "target", MODELS / "draft"
@@ -102,9 +103,36 @@ class CausalLMTest(unittest.TestCase):
                 self.assertEqual([model.generate(p, max_new_tokens=N_NEW) for p in self.prompts], self.texts)
                 model.generate(self.prompts[0], max_new_tokens=N_NEW)
                 self.assertGreater(model.figures.drafted, 0)
-            with self.assertLogs("pilotfish", "WARNING"):
+            with warnings() as found:
                 model = self.opened(draft_worker=f"unix:{home}/absent.sock")
+                self.assertEqual(model.generate(self.prompts[0], max_new_tokens=N_NEW), self.texts[0])
+                self.assertEqual(model.generate(self.prompts, max_new_tokens=N_NEW), self.texts)
+            self.assertEqual(["absent.sock: no answer" in line for line in found], [True], found)
+
+    def test_a_worker_of_another_vocabulary_costs_no_token_and_one_warning(self):
+        with tempfile.TemporaryDirectory() as home:
+            other, _ = other_vocabulary(DRAFT, f"{home}/other")
+            address = f"unix:{home}/other.sock"
+            with Pilotfish(BINARY, home).serve("worker", other, address, "--threads", "1"), warnings() as found:
+                model = self.opened(draft_worker=address, draft_len=4)
+                for prompts, texts in ((self.prompts[0], self.texts[0]), (self.prompts, self.texts)):
+                    self.assertEqual(model.generate(prompts, max_new_tokens=N_NEW), texts)
+                    self.assertEqual(model.figures.drafted, 0)
+            self.assertEqual(["share 0.0 % of their vocabularies" in line for line in found], [True], found)
+
+    def test_a_worker_that_goes_costs_no_token_and_one_warning(self):
+        with tempfile.TemporaryDirectory() as home:
+            worker = Pilotfish(BINARY, home).serve("worker", DRAFT, f"unix:{home}/goes.sock", "--threads", "1")
+            self.addCleanup(worker.end, signal.SIGKILL)
+            model = self.opened(draft_worker=worker.address, draft_len=4)
             self.assertEqual(model.generate(self.prompts[0], max_new_tokens=N_NEW), self.texts[0])
+            with warnings() as found:
+                worker.end(signal.SIGKILL)
+                for prompts, texts in [(self.prompts[0], self.texts[0]), (self.prompts, self.texts)] * 2:
+                    self.assertEqual(model.generate(prompts, max_new_tokens=N_NEW), texts)
+                    self.assertEqual(model.figures.drafted, 0)
+            self.assertEqual(len(set(found)), len(found), found)
+            self.assertEqual(sum("the draft worker is gone" in line for line in found), 1, found)
 
     def test_a_batch_with_padding_gives_each_text_as_if_alone(self):
         width = max(map(len, self.prompts))

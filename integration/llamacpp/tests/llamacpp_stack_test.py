@@ -22,9 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/e2e"))
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "integration/python/tests")]
 from command_line import Pilotfish  # noqa: E402
 import real_gguf  # noqa: E402
+from worker_faults import other_vocabulary  # noqa: E402
 
 BUNDLED = ROOT / "models"
 PROMPTS = (BUNDLED / "prompts.txt").read_text().splitlines()[:8]
@@ -177,18 +178,7 @@ class Program(Stack):
         self.assertEqual(err.count("decoding goes on without it"), 1, err)
 
     def test_a_worker_of_another_vocabulary_is_refused(self):
-        other = Path(self.home.name) / "other"
-        other.mkdir()
-        for file in (BUNDLED / "draft").iterdir():
-            os.symlink(file, other / file.name)
-        tokenizer = json.loads((BUNDLED / "draft/tokenizer.json").read_text())
-        vocabulary = tokenizer["model"]["vocab"]
-        names = sorted(vocabulary, key=vocabulary.get)
-        tokenizer["model"]["vocab"] = {name: len(names) - 1 - i for i, name in enumerate(names)}   # all ids in the other order
-        tokenizer["model"]["merges"] = []
-        tokenizer["added_tokens"] = []
-        (other / "tokenizer.json").unlink()
-        (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+        other, _ = other_vocabulary(BUNDLED / "draft", f"{self.home.name}/other")
         with self.worker("other", model=other) as worker:
             process = self.start_drafted(worker.address)
             _, err = process.communicate(timeout=60)
@@ -237,6 +227,15 @@ class Server(Stack):
         self.assert_texts(answers)
         self.assertIn("failed to initialize speculative decoding context: pilotfish worker", server.log)
         self.assertIn("absent.sock", server.log)
+
+    def test_a_server_with_a_worker_of_another_vocabulary_decodes_plainly_and_says_so(self):
+        other, _ = other_vocabulary(BUNDLED / "draft", f"{self.home.name}/other-of-server")
+        with self.worker("of-server", model=other) as worker, \
+                LlamaServer(self.home.name, "--spec-type", "pilotfish", "--spec-pilotfish-address", worker.address) as server:
+            answers = self.requests(server)
+        self.assert_texts(answers)
+        self.assertEqual(sum(a["timings"].get("draft_n", 0) for a in answers), 0)
+        self.assertEqual(server.log.count("% of their vocabularies, expected at least 90 %"), 1)
 
     def test_a_server_whose_worker_dies_goes_on(self):
         worker = self.worker("gone")

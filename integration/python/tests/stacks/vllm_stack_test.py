@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -27,6 +28,7 @@ from pilotfish.vllm.options import Options  # noqa: E402
 from pilotfish.vllm.row_keys import RowKeys  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 from vllm.sampling_params import StructuredOutputsParams  # noqa: E402
+from worker_faults import other_vocabulary, until, warnings  # noqa: E402
 
 MODELS = package_path.ROOT / "models"
 PROMPTS = (MODELS / "prompts.txt").read_text().splitlines()[:16]
@@ -180,6 +182,16 @@ class VllmTest(unittest.TestCase):
         figures, _ = self.run_fast("2 places for 8 rows")
         self.assertGreater(figures["proposed"], 0)
         self.stop()
+
+    def test_a_worker_of_another_vocabulary_is_not_used_and_one_warning_says_so(self):
+        self.stop()
+        with tempfile.TemporaryDirectory() as home, warnings() as found:
+            model, _ = other_vocabulary(MODELS / "draft", f"{home}/other")
+            with self.pilotfish.serve("worker", model, ADDRESS, "--threads", "1", "--max-sequences", "16"):
+                self.assertTrue(until(lambda: any("another vocabulary" in line for line in found)), found)
+                figures, _ = self.run_fast("another vocabulary")
+        self.assertEqual(figures["proposed"], 0)
+        self.assertEqual(sum("another vocabulary" in line for line in found), 1, found)
 
     def test_a_wait_that_is_too_short(self):
         self.ready()

@@ -119,7 +119,8 @@ void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_ch
 static double away_ns(pf_outcome_cache *c, const pf_ahead_slot *slot)
 {
     const uint64_t now_ns = pf_host_now_ns(c->host);
-    const double ns = (double)(now_ns - slot->left_ns), told_ns = (double)c->host->told.compute_ns;
+    const pf_timing *told = &c->host->told;
+    const double ns = (double)(now_ns - slot->left_ns), told_ns = (double)(told->compute_ns + told->queue_ns);
     if (told_ns <= 0.0 || told_ns > ns) return ns;
     if (now_ns - c->ended_ns < AT_ONCE_NS) return told_ns + c->way_ns < ns ? told_ns + c->way_ns : ns;
     c->way_ns += (c->way_ns > 0.0 ? SMOOTHING : 1.0) * (ns - told_ns - c->way_ns);

@@ -46,8 +46,10 @@ double pf_goodput_pass_ns(const pf_goodput *goodput, int32_t n_rows)
 void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verify_ns, uint64_t other_ns)
 {
     measure(&goodput->verify, n_rows, (double)verify_ns);
+    const double most_ns = goodput->others > 2.0 ? OUTLIER * goodput->other_ns / goodput->others : 0.0,
+                 ns = (double)other_ns;
     goodput->others = DECAY * goodput->others + 1.0;
-    goodput->other_ns = DECAY * goodput->other_ns + (double)other_ns;
+    goodput->other_ns = DECAY * goodput->other_ns + (most_ns > 0.0 && ns > most_ns ? most_ns : ns);
     if (goodput->n_steps < PF_GOODPUT_FIRST_STEPS) goodput->n_steps++;
 }
 

@@ -8,7 +8,8 @@
  *
  * A row of the verification delays every sequence of the step, so k falls as the batch grows: the sum of E_i and the rows grow with n, the
  * part of T that does not depend on k does not. D, the time of a draft pass, and V, that of a verification, are lines through what was
- * measured, by rows; V as the engine reports it, otherwise from the proposals to the verdicts; o is what a round takes besides. Where no
+ * measured, by rows; V as the engine reports it, otherwise from the proposals to the verdicts; o is what a round takes besides, without the
+ * prompts that the target read meanwhile: they are read in any case. Where no
  * rows but one number of them have been measured, more seem free, so they are tried. For one sequence alone V(1) is no less than the fewest
  * rows that were measured: a few rows are verified in steps, which a line through them does not show.
  *
@@ -60,7 +61,8 @@ typedef struct {
 /* A draft pass of so many rows took ns. */
 void pf_goodput_observe_pass(pf_goodput *goodput, int32_t n_rows, uint64_t ns);
 
-/* A verification of so many rows, one a sequence and those of the proposals, took verify_ns, and the round other_ns besides. */
+/* A verification of so many rows, one a sequence and those of the proposals, took verify_ns, and the round other_ns besides, prompts left
+ * out. */
 void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verify_ns, uint64_t other_ns);
 
 /* A step has been drafted, until now_ns, and that took ns, with the tokens that were read before. */

@@ -27,7 +27,8 @@ enum { TREE_LEVELS = 2 };
 typedef struct {
     uint64_t submit; /* that batch: the host's n_submits */
     int32_t n_rows;  /* that it verified; 0: there is none */
-    uint64_t left_ns, back_ns, told_ns;
+    uint64_t left_ns, back_ns;
+    pf_timing told;
 } judged_step;
 
 typedef struct {
@@ -141,8 +142,9 @@ static void count_judged_step(drafter *d)
     const judged_step *j = &d->judged;
     if (j->n_rows == 0) return;
     const uint64_t away_ns = j->back_ns - j->left_ns;
-    const uint64_t verify_ns = j->told_ns > 0 && j->told_ns < away_ns ? j->told_ns : away_ns;
-    pf_goodput_observe_step(&d->goodput, j->n_rows, verify_ns, away_ns - verify_ns);
+    const uint64_t told_ns = j->told.compute_ns, verify_ns = told_ns > 0 && told_ns < away_ns ? told_ns : away_ns;
+    const uint64_t rest_ns = away_ns - verify_ns, waited_ns = j->told.queue_ns < rest_ns ? j->told.queue_ns : rest_ns;
+    pf_goodput_observe_step(&d->goodput, j->n_rows, verify_ns, rest_ns - waited_ns);
     d->judged.n_rows = 0;
 }
 
@@ -160,9 +162,7 @@ static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict 
                           state->adaptive.drafted_ns + pf_host_now_ns(&d->host) - state->adaptive.left_ns);
     if (j->submit != d->host.n_submits) {
         count_judged_step(d);
-        *j = (judged_step){ .submit = d->host.n_submits,
-                            .back_ns = pf_host_now_ns(&d->host),
-                            .told_ns = d->host.told.compute_ns };
+        *j = (judged_step){ .submit = d->host.n_submits, .back_ns = pf_host_now_ns(&d->host), .told = d->host.told };
     }
     j->n_rows += n_sent + 1;
     if (state->adaptive.left_ns > j->left_ns) j->left_ns = state->adaptive.left_ns;
@@ -465,8 +465,10 @@ static void limit_lengths(drafter *d)
     for (int32_t i = 0; i < d->n_ready; i++) {
         const int32_t slot = d->ready[i];
         const pf_adaptive *adaptive = &d->states[slot].adaptive;
+        const bool has_seconds =
+            d->n_ready == 1 && adaptive->branches; /* of several each has a chain of the same length */
         d->weighed[i] = (pf_goodput_sequence){ .acceptance = pf_length_acceptance(&adaptive->length),
-                                               .second = adaptive->branches ? pf_length_second(&adaptive->length) : 0.0,
+                                               .second = has_seconds ? pf_length_second(&adaptive->length) : 0.0,
                                                .room = d->states[slot].n_room };
         n_adaptive += d->host.sequences[slot].is_adaptive;
         if (d->states[slot].n_room > most) most = d->states[slot].n_room;
@@ -588,6 +590,12 @@ static void get_figures(const pf_host *host, pf_model_figures *out)
     *out = pf_sequence_cache_figures(&((const drafter *)host)->cache);
 }
 
+static uint64_t rests_until_ns(const pf_host *host)
+{
+    const pf_goodput *goodput = &((const drafter *)host)->goodput;
+    return goodput->rests ? goodput->retry_ns : 0;
+}
+
 static bool work_ahead(pf_host *host)
 {
     return pf_ahead_step(&drafter_of(host)->ahead);
@@ -612,6 +620,7 @@ static const pf_host_role role = {
     .run = run,
     .feed = feed,
     .figures = get_figures,
+    .rests_until_ns = rests_until_ns,
     .work_ahead = work_ahead,
     .lay_out = lay_out,
     .destroy = destroy,

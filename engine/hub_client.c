@@ -253,6 +253,19 @@ int32_t pf_hub_cached_tokens(const pf_peer *peer)
     return n;
 }
 
+/* A drafter that rests is asked again as soon as fewer sequences share its passes. */
+bool pf_hub_rests(const pf_peer *peer)
+{
+    enum { PARTS = 4 };
+    const hub_client *c = (const hub_client *)peer;
+    if (peer->ops != &ops || c->lane->service != PF_SERVICE_DRAFTER) return false;
+    const hub_lane *lane = c->lane;
+    pthread_mutex_lock(&lane->hub->lock);
+    const bool rests = lane->rests_until_ns > pf_now_ns() && PARTS * lane->n_open > (PARTS - 1) * lane->rests_with;
+    pthread_mutex_unlock(&lane->hub->lock);
+    return rests;
+}
+
 /* What has been taken is cleared once the peer has it, and the hub's thread is no longer in the peer. */
 void pf_hub_settle(pf_peer *peer)
 {

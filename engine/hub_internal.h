@@ -16,6 +16,9 @@
  * A client that has been answered, and is expected to go on, is away until it submits. A pass waits for clients that are away,
  * but only briefly (pf_hub_gather), and not for one that took longer than that the last time.
  *
+ * While nothing pays at the drafter (draft/goodput.h), sessions tell it of their verdicts and do not ask it: a round has then no way to
+ * the drafter and back (pf_hub_rests).
+ *
  * Threads: everything is guarded by the hub's lock, and functions require it held, unless they say otherwise.
  */
 #ifndef PF_ENGINE_HUB_INTERNAL_H
@@ -81,7 +84,10 @@ struct hub_lane {
     hub_client *taken; /* of the hub's thread: whose messages are at the peer, by next_taken */
     pf_error failure;  /* of the peer as a whole; PF_OK: none */
     pf_invalid_log invalid;
-    pf_model_figures figures; /* after the latest unit */
+    pf_model_figures figures;   /* after the latest unit */
+    pf_model_figures before;    /* of the peer, when the hub was created */
+    uint64_t rests_until_ns;    /* of a drafter: pf_host_rests_until_ns */
+    int32_t n_open, rests_with; /* sequences: now, and when it began to rest */
 };
 
 struct pf_hub {
@@ -101,7 +107,8 @@ struct pf_hub {
     bool has_gone;     /* some client is_gone */
     bool is_closing;   /* pf_hub_destroy */
     uint64_t stops_ns; /* when open sequences are cancelled; 0: it is not stopping */
-    uint64_t step_ns;  /* of the verifier's latest answer: what it computed; of the hub's thread */
+    pf_timing
+        step; /* of the verifier's latest answer: the verification, and prompts that it read before; of the hub's thread */
 };
 
 /* ---- hub_client.c ------------------------------------------------------------------------------------------------- */

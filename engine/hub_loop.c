@@ -103,7 +103,10 @@ static void take_mail(hub_lane *lane)
 void pf_hub_send(void *user, void *client, const pf_batch *batch)
 {
     hub_lane *lane = user;
-    if (lane->service == PF_SERVICE_VERIFIER && batch->n_verdicts > 0) lane->hub->step_ns = batch->timing.compute_ns;
+    if (lane->service == PF_SERVICE_VERIFIER && batch->n_verdicts > 0) {
+        const uint64_t all_ns = batch->timing.compute_ns, read_ns = pf_host_read_ns(lane->near);
+        lane->hub->step = (pf_timing){ .compute_ns = all_ns > read_ns ? all_ns - read_ns : 0, .queue_ns = read_ns };
+    }
     pthread_mutex_lock(&lane->hub->lock);
     pf_hub_client_answer(client, batch);
     pthread_mutex_unlock(&lane->hub->lock);
@@ -111,7 +114,7 @@ void pf_hub_send(void *user, void *client, const pf_batch *batch)
 
 static pf_status submit_taken(hub_lane *lane, pf_error *error)
 {
-    pf_merged_peer_set_step_ns(lane->merged, lane->service == PF_SERVICE_DRAFTER ? lane->hub->step_ns : 0);
+    pf_merged_peer_set_step(lane->merged, lane->service == PF_SERVICE_DRAFTER ? lane->hub->step : (pf_timing){ 0 });
     for (hub_client *c = lane->taken; c; c = c->next_taken) {
         const pf_batch *taken = &c->taken->batch;
         c->opens = taken->n_opens > 0 ? taken->opens[0].sequence : 0; /* submitting renames it */
@@ -180,6 +183,15 @@ static void report(hub_lane *lane)
     if (warns && options->warn) options->warn(options->user, sentence);
 }
 
+static void take_figures(hub_lane *lane)
+{
+    const uint64_t rests_until_ns = pf_host_rests_until_ns(lane->near);
+    (void)pf_host_get_figures(lane->near, &lane->figures);
+    lane->n_open = pf_dispatch_open_sequences(lane->dispatch);
+    if (lane->rests_until_ns != rests_until_ns) lane->rests_with = lane->n_open;
+    lane->rests_until_ns = rests_until_ns;
+}
+
 /* Takes what has come, and computes one unit. Whether there was any. */
 static bool advance(hub_lane *lane)
 {
@@ -195,7 +207,7 @@ static bool advance(hub_lane *lane)
     error.status = status;
     report(lane);
     pthread_mutex_lock(&lane->hub->lock);
-    (void)pf_host_get_figures(lane->near, &lane->figures);
+    take_figures(lane);
     follow_prompts(lane);
     if (lane->service == PF_SERVICE_VERIFIER)
         pf_traffic_update(lane->hub->traffic, lane->near, pf_dispatch_open_sequences(lane->dispatch), lane->n_waiting);

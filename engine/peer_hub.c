@@ -84,6 +84,7 @@ static pf_status open_lane(pf_hub *hub, pf_service service, pf_peer *peer, pf_er
     lane->waiting.end = &lane->waiting.first;
     if (!peer) return PF_OK;
     PF_TRY(describe_lane(lane, peer, error));
+    if (pf_host_get_figures(peer, &lane->before)) lane->figures = lane->before;
     pf_status status = pf_merged_peer_create(peer, &lane->merged);
     if (status == PF_OK)
         status = pf_dispatch_create(service, lane->merged, lane->max_sequences, SEQUENCE_IDLE_NS, pf_hub_send, lane,
@@ -215,6 +216,7 @@ void pf_hub_stop(pf_hub *hub, uint64_t grace_ns)
 static void fill_figures(const pf_hub *hub, pf_hub_figures *out)
 {
     const hub_lane *verifier = &hub->lanes[PF_SERVICE_VERIFIER], *drafter = &hub->lanes[PF_SERVICE_DRAFTER];
+    const pf_model_figures *now = &verifier->figures, *before = &verifier->before;
     pf_traffic_totals totals;
     pf_traffic_get(hub->traffic, &totals);
     *out = (pf_hub_figures){
@@ -222,17 +224,17 @@ static void fill_figures(const pf_hub *hub, pf_hub_figures *out)
         .n_waiting = (int32_t)totals.n_waiting,
         .n_sequences = totals.n_opened,
         .prompt_tokens = totals.prompt_tokens,
-        .cached_tokens = (int64_t)verifier->figures.cached_tokens,
+        .cached_tokens = (int64_t)(now->cached_tokens - before->cached_tokens),
         .new_tokens = totals.new_tokens,
         .drafts = totals.drafts,
         .drafted = totals.drafted,
         .accepted = totals.accepted,
-        .passes = (int64_t)verifier->figures.n_passes,
-        .rows = (int64_t)verifier->figures.n_rows,
-        .draft_passes = (int64_t)drafter->figures.n_passes,
-        .draft_rows = (int64_t)drafter->figures.n_rows,
-        .pages = verifier->figures.n_pages,
-        .used_pages = verifier->figures.n_used_pages,
+        .passes = (int64_t)(now->n_passes - before->n_passes),
+        .rows = (int64_t)(now->n_rows - before->n_rows),
+        .draft_passes = (int64_t)(drafter->figures.n_passes - drafter->before.n_passes),
+        .draft_rows = (int64_t)(drafter->figures.n_rows - drafter->before.n_rows),
+        .pages = now->n_pages,
+        .used_pages = now->n_used_pages,
         .invalid_rows = verifier->invalid.all.n_rows + drafter->invalid.all.n_rows,
     };
     memcpy(out->accepted_to, totals.accepted_to, sizeof out->accepted_to);

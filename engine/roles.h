@@ -37,6 +37,9 @@ PF_MUST_USE pf_status pf_engine_make_cascade(uint64_t corpus_bytes, pf_peer **pe
 /* Tokens of the latest prompt that a verifier of a hub had in its cache, once it has answered; -1: it is another peer, or not known. */
 int32_t pf_hub_cached_tokens(const pf_peer *peer);
 
+/* Whether a drafter of a hub proposes nothing at the moment, because nothing pays while so many sequences are open. Another one is asked. */
+bool pf_hub_rests(const pf_peer *peer);
+
 /* Waits until a peer of a hub has taken what was submitted, such as the close of a sequence whose callbacks are to be called no more; for
  * another peer there is nothing to wait for. */
 void pf_hub_settle(pf_peer *peer);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "engine/roles.h"
 #include "proto/tree.h"
 
 static const uint64_t STEADY_NS = 60000000000;
@@ -112,7 +113,7 @@ static uint32_t propose_within_us(const pf_session *s)
 }
 
 /* Sends the last verdict to the drafter; one that does not know the sequence gets all committed tokens before it. */
-static pf_status send_verdict(pf_run *r, uint64_t *round)
+static pf_status send_verdict(pf_run *r, bool asks, uint64_t *round)
 {
     pf_session *s = r->session;
     pf_open open;
@@ -121,6 +122,7 @@ static pf_status send_verdict(pf_run *r, uint64_t *round)
         .n_tokens = s->n_committed - r->last_base,
         .n_accepted = r->last_accepted,
         .propose_within_us = propose_within_us(s),
+        .next_draft = asks ? 0 : PF_NO_DRAFT,
     };
     pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1, .timing.compute_ns = r->verified_ns };
     if (pf_stream_owner_due(s->to_drafter, r->sequence)) {
@@ -351,7 +353,8 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
     if (!may_be_asked(r)) return PF_OK;
     const bool far = s->options.drafter->is_far;
     uint64_t round = 0;
-    const pf_status status = send_verdict(r, &round);
+    const bool asks = r->request->draft_len > 0 || !pf_hub_rests(s->options.drafter);
+    const pf_status status = send_verdict(r, asks, &round);
     judge_late(r);
     if (status != PF_OK && !far)
         return pf_fail(r->error, status, "the drafter took no verdict: %s", pf_status_name(status));
@@ -361,5 +364,5 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
         on_drafter_lost(r);
         return PF_OK;
     }
-    return await_proposal(r, far ? pf_draft_wait_asked(&s->draft_wait, round, r->asked_ns) : 0, out);
+    return !asks ? PF_OK : await_proposal(r, far ? pf_draft_wait_asked(&s->draft_wait, round, r->asked_ns) : 0, out);
 }

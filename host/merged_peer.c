@@ -8,7 +8,7 @@ enum { N = PF_MAX_BATCH_SEQUENCES };
 typedef struct {
     pf_peer head;
     pf_peer *inner;
-    uint64_t step_ns;
+    pf_timing step;
     pf_batch batch; /* into the arrays below */
     pf_open opens[N];
     pf_close closes[N];
@@ -35,7 +35,7 @@ static pf_status flush(merged_peer *m)
 {
     pf_batch *b = &m->batch;
     if (is_empty(b)) return PF_OK;
-    if (m->step_ns > 0) b->timing.compute_ns = m->step_ns;
+    if (m->step.compute_ns > 0) b->timing = m->step;
     const pf_status status = pf_peer_submit(m->inner, b);
     b->n_opens = b->n_closes = b->n_proposals = b->n_verdicts = 0;
     b->timing = (pf_timing){ 0 };
@@ -135,9 +135,9 @@ pf_status pf_merged_peer_create(pf_peer *inner, pf_peer **out)
     return PF_OK;
 }
 
-void pf_merged_peer_set_step_ns(pf_peer *merged, uint64_t ns)
+void pf_merged_peer_set_step(pf_peer *merged, pf_timing step)
 {
-    merged_of(merged)->step_ns = ns;
+    merged_of(merged)->step = step;
 }
 
 pf_status pf_merged_peer_flush(pf_peer *merged)

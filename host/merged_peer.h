@@ -19,9 +19,9 @@
 /* `inner` is borrowed. End it with pf_peer_destroy. PF_NOMEM. */
 PF_MUST_USE pf_status pf_merged_peer_create(pf_peer *inner, pf_peer **out);
 
-/* What the batches say their sender's last step took, from here on: `ns` in place of what each says of itself. 0: the longest
- * that one of them says. */
-void pf_merged_peer_set_step_ns(pf_peer *merged, uint64_t ns);
+/* What the batches say of their sender's last step, from here on, in place of what each says of itself. compute_ns 0: the longest that
+ * one of them says. */
+void pf_merged_peer_set_step(pf_peer *merged, pf_timing step);
 
 /* Submits now what has been merged. The status of the peer's submit. */
 PF_MUST_USE pf_status pf_merged_peer_flush(pf_peer *merged);

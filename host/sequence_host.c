@@ -246,7 +246,7 @@ static void answer_ready(pf_host *host)
 }
 
 /* One pass over prompts, of each in turn: a part of one, or the ends of as many as fit. Whether there was any. */
-static bool read_prompts(pf_host *host)
+static bool run_prompts(pf_host *host)
 {
     const int32_t n_slots = host->config.max_sequences;
     bool any = false;
@@ -265,6 +265,14 @@ static bool read_prompts(pf_host *host)
         return true;
     }
     if (any) run(host);
+    return any;
+}
+
+static bool read_prompts(pf_host *host)
+{
+    const uint64_t start = pf_host_now_ns(host);
+    const bool any = run_prompts(host);
+    if (any) host->read_ns += pf_host_now_ns(host) - start;
     return any;
 }
 
@@ -305,6 +313,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     pf_answer_begin(&host->answer);
     const uint64_t start = pf_host_now_ns(host);
     bool has_computed = false;
+    host->read_ns = 0;
     do {
         const bool has_read = compute(host);
         has_computed |= has_read || count_answers(host) > 0;
@@ -410,6 +419,17 @@ int32_t pf_host_unread(const pf_peer *peer, uint64_t sequence)
     const pf_host *host = (const pf_host *)peer;
     const int32_t slot = host->role->unread ? pf_stream_answerer_find(host->answer.stream, sequence) : -1;
     return slot >= 0 ? host->role->unread(host, &host->sequences[slot]) : -1;
+}
+
+uint64_t pf_host_read_ns(const pf_peer *peer)
+{
+    return peer->ops == &peer_ops ? ((const pf_host *)peer)->read_ns : 0;
+}
+
+uint64_t pf_host_rests_until_ns(const pf_peer *peer)
+{
+    const pf_host *host = (const pf_host *)peer;
+    return peer->ops == &peer_ops && host->role->rests_until_ns ? host->role->rests_until_ns(host) : 0;
 }
 
 /* ---- creation -------------------------------------------------------------------------------------------------- */

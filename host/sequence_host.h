@@ -121,6 +121,9 @@ typedef struct {
     /* What its model has done and holds; *out is zero before. NULL: there is no model. */
     void (*figures)(const pf_host *host, pf_model_figures *out);
 
+    /* A drafter: nothing pays for its sequences, and it proposes nothing before this time; 0: it drafts. Or NULL. */
+    uint64_t (*rests_until_ns)(const pf_host *host);
+
     /* Take the role's own memory from the arena (or its measure). Or NULL. */
     void (*lay_out)(pf_host *host, pf_arena *arena);
 
@@ -149,6 +152,7 @@ struct pf_host {
     pf_host_sequence *sequences; /* [max_sequences] by slot */
     pf_timing told;              /* of the latest batch: what its sender measured of its own step */
     uint64_t n_submits;          /* batches that have been taken */
+    uint64_t read_ns;            /* what passes over prompts took, of the latest collect */
     int32_t next_prompt;         /* the slot of the next prompt */
     bool prompts_are_due;        /* the last collect answered and read no prompt */
 };
@@ -164,6 +168,12 @@ bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out);
 /* Tokens of a sequence that its model has not read yet, right after its open: of the prompt those that were not in the cache.
  * -1: the peer is no host's, does not know, or has no such sequence. */
 int32_t pf_host_unread(const pf_peer *peer, uint64_t sequence);
+
+/* What the latest collect took for passes over prompts, of the time that its answer states. 0: the peer is no host's. */
+uint64_t pf_host_read_ns(const pf_peer *peer);
+
+/* Until when a drafter proposes nothing, by pf_host_now_ns; 0: it drafts, or the peer is no host's. */
+uint64_t pf_host_rests_until_ns(const pf_peer *peer);
 
 /* Bytes reserved for its sequences. peer: of a host. */
 size_t pf_host_reserved_bytes(const pf_peer *peer);

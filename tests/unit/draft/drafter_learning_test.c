@@ -119,9 +119,15 @@ static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void *
 
 enum { MOST_SEQUENCES = 16, STEPS_TAKEN = 24, STEPS_COUNTED = 12 };
 
-/* A verification by the simulated clock: verify_ns, and row_ns for each row. Draft tokens are kept with a share of 7 in 10. Returns the mean
- * number of tokens that the last steps propose for each of n sequences. */
-static double propose_for(int32_t n, uint64_t verify_ns, uint64_t row_ns, bool is_told)
+/* A verification by the simulated clock: verify_ns, and row_ns for each row. Before it the target reads prompts for read_ns. */
+typedef struct {
+    uint64_t verify_ns, row_ns, read_ns;
+    bool is_told,
+        tells_reading; /* what of it comes with the verdicts; where the first does, the engine does other things, too */
+} target_time;
+
+/* Draft tokens are kept with a share of 7 in 10. Returns the mean number of tokens that the last steps propose for each of n sequences. */
+static double propose_for(int32_t n, target_time t)
 {
     uint64_t clock_ns = 1, rng = 7;
     bench b = open_bench((pf_context_config){ .max_sequences = MOST_SEQUENCES },
@@ -154,9 +160,12 @@ static double propose_for(int32_t n, uint64_t verify_ns, uint64_t row_ns, bool i
             n_rows += p->n_tokens;
         }
         if (step >= STEPS_TAKEN - STEPS_COUNTED) n_proposed += n_rows - n;
-        const uint64_t ns = verify_ns + (uint64_t)n_rows * row_ns;
-        clock_ns += is_told ? 3 * ns : ns; /* the engine does other things, too */
-        batch = (pf_batch){ .verdicts = verdicts, .n_verdicts = n, .timing = { .compute_ns = is_told ? ns : 0 } };
+        const uint64_t ns = t.verify_ns + (uint64_t)n_rows * t.row_ns;
+        clock_ns += t.read_ns + (t.is_told && t.read_ns == 0 ? 3 * ns : ns);
+        batch =
+            (pf_batch){ .verdicts = verdicts,
+                        .n_verdicts = n,
+                        .timing = { .compute_ns = t.is_told ? ns : 0, .queue_ns = t.tells_reading ? t.read_ns : 0 } };
     }
     close_bench(&b);
     return (double)n_proposed / (n * STEPS_COUNTED);
@@ -165,8 +174,8 @@ static double propose_for(int32_t n, uint64_t verify_ns, uint64_t row_ns, bool i
 static void proposals_become_shorter_as_the_batch_grows(void **state)
 {
     (void)state;
-    const double one = propose_for(1, MS, MS / 5, false), four = propose_for(4, MS, MS / 5, false),
-                 many = propose_for(MOST_SEQUENCES, MS, MS / 5, false);
+    const target_time t = { .verify_ns = MS, .row_ns = MS / 5 };
+    const double one = propose_for(1, t), four = propose_for(4, t), many = propose_for(MOST_SEQUENCES, t);
     if (!(one > four && four > many && many < 2.0)) fail_msg("%.2f, %.2f, %.2f tokens", one, four, many);
 }
 
@@ -174,10 +183,10 @@ static void a_target_that_is_faster_than_the_draft_gets_empty_proposals(void **s
 {
     (void)state;
     for (int32_t n = 1; n <= 4; n *= 4) {
-        const double proposed = propose_for(n, MS / 20, MS / 200, false);
+        const double proposed = propose_for(n, (target_time){ .verify_ns = MS / 20, .row_ns = MS / 200 });
         if (proposed > 0.2) fail_msg("%d sequences: %.2f tokens", n, proposed);
     }
-    assert_true(propose_for(4, 2 * MS, MS / 200, false) > 3.0);
+    assert_true(propose_for(4, (target_time){ .verify_ns = 2 * MS, .row_ns = MS / 200 }) > 3.0);
 }
 
 /* 80 tokens behind the prompt, one by one, in passes of eight rows. */
@@ -212,8 +221,20 @@ static void nothing_is_read_while_nothing_is_drafted(void **state)
 static void the_time_that_the_engine_reports_is_what_rows_cost(void **state)
 {
     (void)state;
-    const double told = propose_for(8, MS, MS / 10, true), untold = propose_for(8, 3 * MS, 3 * MS / 10, false);
+    const double told = propose_for(8, (target_time){ .verify_ns = MS, .row_ns = MS / 10, .is_told = true }),
+                 untold = propose_for(8, (target_time){ .verify_ns = 3 * MS, .row_ns = 3 * MS / 10 });
     if (!(told > untold)) fail_msg("%.2f tokens where it is reported, %.2f where it is not", told, untold);
+}
+
+/* They are read in any case: a round that commits more tokens saves nothing of it. */
+static void prompts_that_the_target_reads_meanwhile_make_no_row_cheaper(void **state)
+{
+    (void)state;
+    target_time t = { .verify_ns = MS / 20, .row_ns = MS / 20, .read_ns = 20 * MS, .is_told = true };
+    const double untold = propose_for(8, t);
+    t.tells_reading = true;
+    const double told = propose_for(8, t);
+    if (!(untold > 3.0 && told < 1.0)) fail_msg("%.2f tokens where it is reported, %.2f where it is not", told, untold);
 }
 
 /* Of the lengths that are tried first it goes on with those that it has not tried. */
@@ -506,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_target_that_is_faster_than_the_draft_gets_empty_proposals),
         cmocka_unit_test(nothing_is_read_while_nothing_is_drafted),
         cmocka_unit_test(the_time_that_the_engine_reports_is_what_rows_cost),
+        cmocka_unit_test(prompts_that_the_target_reads_meanwhile_make_no_row_cheaper),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(second_choices_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(proposals_follow_the_measured_rounds),

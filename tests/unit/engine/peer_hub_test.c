@@ -1,6 +1,7 @@
 /* Many sessions on the peers of a hub: their texts, their places, and what they see when a peer or the hub ends. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "engine/roles.h"
@@ -148,14 +149,12 @@ static void check_texts_are_those_of_each_alone(const shared *s, const pf_hub_op
     pf_hub *hub = NULL;
     pf_error error = { 0 };
     assert_ok(pf_hub_create(options, &hub, &error), error);
-    pf_model_figures before;
-    assert_true(pf_host_get_figures(s->verifier, &before)); /* of the verifier: other tests have used it */
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         workers[i] = (worker){ .hub = hub, .i = i, .drafts = options->drafter != NULL };
         assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
     }
     int64_t n_accepted = 0;
-    pf_hub_figures sums = { .cached_tokens = (int64_t)before.cached_tokens };
+    pf_hub_figures sums = { 0 }; /* not of what other tests have done with the verifier */
     for (int32_t i = 0; i < N_SESSIONS; i++) {
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
         assert_ok(workers[i].status, workers[i].error);
@@ -624,6 +623,79 @@ static void the_drafter_works_ahead_while_no_client_has_asked(void **state)
     assert_true(atomic_load(&drafter.n_asked) > AHEAD_PASSES);
 }
 
+/* A drafter that proposes token 1, and says once it has done so that it rests. */
+typedef struct {
+    pf_host host;
+    int32_t n_asked, n_told;
+} resting_drafter;
+
+static pf_host_turn resting_turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
+{
+    (void)host, (void)n_tokens;
+    return s->is_due ? PF_HOST_READY : PF_HOST_IDLE;
+}
+
+static pf_status resting_follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
+{
+    (void)s;
+    ((resting_drafter *)host)->n_told += verdict->n_tokens;
+    return PF_OK;
+}
+
+static bool resting_add(pf_host *host, pf_host_sequence *s)
+{
+    static const int32_t token = 1;
+    pf_proposal proposal;
+    pf_host_begin_proposal(host, s, &proposal);
+    proposal.tokens = &token;
+    proposal.n_tokens = 1;
+    ((resting_drafter *)host)->n_asked++;
+    pf_host_propose(host, s, &proposal);
+    return true;
+}
+
+static uint64_t rests_until_ns(const pf_host *host)
+{
+    return ((const resting_drafter *)host)->n_asked > 0 ? UINT64_MAX : 0;
+}
+
+static void a_drafter_that_rests_is_told_of_verdicts_and_not_asked(void **state)
+{
+    const shared *s = *state;
+    static const pf_host_role role = { .name = "drafter that rests",
+                                       .model = "none",
+                                       .turn = resting_turn,
+                                       .add = resting_add,
+                                       .follow = resting_follow,
+                                       .rests_until_ns = rests_until_ns };
+    for (int32_t i = 0; i <= 1; i++) { /* of request 0 the length is chosen, of the other not */
+        pf_error error = { 0 };
+        pf_model_info info;
+        pf_hub *hub = NULL;
+        pf_peer *near = NULL;
+        resting_drafter *d = calloc(1, sizeof *d);
+        assert_non_null(d);
+        assert_ok(pf_peer_info(s->verifier, &info, &error), error);
+        const pf_host_config config = {
+            .max_sequences = 1, .max_draft = 8, .max_tokens = CONTEXT, .n_vocab = VOCAB, .info = &info
+        };
+        assert_ok(pf_host_create(&d->host, &role, &config, &near, &error), error);
+        assert_ok(
+            pf_hub_create(&(pf_hub_options){ .size = sizeof(pf_hub_options), .verifier = s->verifier, .drafter = near },
+                          &hub, &error),
+            error);
+        worker w = { .hub = hub, .i = i, .drafts = true };
+        (void)run_worker(&w);
+        assert_ok(w.status, w.error);
+        assert_same_text(&w.out, &s->plain[i]);
+        pf_hub_destroy(hub);
+        const pf_speculation *spec = &w.out.result.speculation;
+        assert_int_equal(d->n_asked, i == 0 ? 1 : spec->rounds + spec->fallback_rounds);
+        assert_int_equal(d->n_told, w.out.result.n_tokens - 1); /* not of the last round: the sequence is closed */
+        pf_peer_destroy(near);
+    }
+}
+
 /* ---- ends --------------------------------------------------------------------------------------------------------- */
 
 static void a_client_that_settles_waits_until_its_close_is_taken(void **state)
@@ -746,6 +818,7 @@ int main(void)
         cmocka_unit_test(a_pass_waits_for_a_sequence_that_was_just_answered),
         cmocka_unit_test(a_pass_does_not_wait_for_a_sequence_that_stays_away),
         cmocka_unit_test(the_drafter_works_ahead_while_no_client_has_asked),
+        cmocka_unit_test(a_drafter_that_rests_is_told_of_verdicts_and_not_asked),
         cmocka_unit_test(a_client_that_settles_waits_until_its_close_is_taken),
         cmocka_unit_test(a_stopped_hub_refuses_opens_and_lets_open_sequences_go_on),
         cmocka_unit_test(a_failure_of_the_peer_is_told_to_every_client),

@@ -135,7 +135,7 @@ static void what_does_not_fit_changes_nothing(void **state)
 typedef struct {
     pf_peer head;
     int32_t n_submits, n_verdicts, n_opens;
-    uint64_t step_ns, deadline_ns;
+    uint64_t step_ns, queue_ns, deadline_ns;
 } counting_peer;
 
 static pf_status count_submit(pf_peer *peer, const pf_batch *batch)
@@ -145,6 +145,7 @@ static pf_status count_submit(pf_peer *peer, const pf_batch *batch)
     c->n_verdicts += batch->n_verdicts;
     c->n_opens += batch->n_opens;
     c->step_ns = batch->timing.compute_ns;
+    c->queue_ns = batch->timing.queue_ns;
     return PF_OK;
 }
 
@@ -176,12 +177,12 @@ static void batches_between_two_collects_are_submitted_as_one(void **state)
     assert_int_equal(inner.n_verdicts, 6);
     assert_true(inner.step_ns == 6); /* the longest step */
     assert_true(inner.deadline_ns == 0);
-    pf_merged_peer_set_step_ns(merged, 11);
+    pf_merged_peer_set_step(merged, (pf_timing){ .compute_ns = 11, .queue_ns = 3 });
     const pf_batch full = { .verdicts = verdicts, .n_verdicts = PF_MAX_BATCH_SEQUENCES };
     assert_int_equal(pf_peer_submit(merged, &full), PF_OK);
     assert_int_equal(pf_peer_submit(merged, &full), PF_OK); /* no room: the first goes at once */
     assert_int_equal(inner.n_submits, 2);
-    assert_true(inner.step_ns == 11);
+    assert_true(inner.step_ns == 11 && inner.queue_ns == 3);
     pf_peer_destroy(merged);
 }
 

@@ -160,6 +160,24 @@ static void a_ready_sequence_goes_before_a_prompt_but_only_once_in_a_row(void **
     pf_peer_destroy(peer);
 }
 
+static void what_prompts_take_of_an_answers_time_is_known(void **state)
+{
+    (void)state;
+    pf_peer *peer;
+    uint64_t clock_ns = 1000;
+    const int32_t token = 5;
+    (void)make_fake((pf_host_config){ .stop = { .clock_ns = &clock_ns } }, &peer);
+    ask_of(peer, (uint64_t[]){ 1, 2 }, (int32_t[]){ 101, 1 }, 2);
+    (void)collect(peer);
+    assert_true(pf_host_read_ns(peer) == 0);
+    pf_verdict verdict = { .sequence = 2, .incarnation = 1, .round = 1, .base = 1, .tokens = &token, .n_tokens = 1 };
+    assert_status(pf_peer_submit(peer, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
+    assert_int_equal(collect(peer)->timing.compute_ns, 10);
+    assert_string_equal(calls, "a0a1p1!1f0p1!1");
+    assert_true(pf_host_read_ns(peer) == 10);
+    pf_peer_destroy(peer);
+}
+
 static void ends_of_prompts_share_a_pass_with_as_many_as_fit(void **state)
 {
     (void)state;
@@ -302,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_are_read_a_chunk_each_in_turn),
         cmocka_unit_test(a_ready_sequence_goes_before_a_prompt_but_only_once_in_a_row),
+        cmocka_unit_test(what_prompts_take_of_an_answers_time_is_known),
         cmocka_unit_test(ends_of_prompts_share_a_pass_with_as_many_as_fit),
         cmocka_unit_test(ready_sequences_that_do_not_fit_run_in_parts_and_are_answered_together),
         cmocka_unit_test(past_the_deadline_an_empty_answer_comes_back_and_the_next_call_goes_on),

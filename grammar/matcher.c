@@ -234,13 +234,11 @@ static int32_t make_step(pf_matcher *m, int32_t from, uint8_t byte)
     const pf_grammar *g = m->grammar;
     begin_closure(m);
     for (int32_t i = 0; i < m->states[from].n; i++) {
-        const cell *c = &m->cells[m->members[m->states[from].first + (size_t)i]];
-        const int32_t parent = c->parent;
-        for (int32_t e = g->nodes[c->node].edges; e >= 0; e = g->edges[e].next) {
+        const cell c = m->cells[m->members[m->states[from].first + (size_t)i]]; /* reach may move cells */
+        for (int32_t e = g->nodes[c.node].edges; e >= 0; e = g->edges[e].next) {
             const pf_edge *edge = &g->edges[e];
             if (edge->kind != PF_EDGE_BYTES || byte < edge->low || byte > edge->high) continue;
-            reach(m, parent, edge->to);
-            c = &m->cells[m->members[m->states[from].first + (size_t)i]]; /* cells may have moved */
+            reach(m, c.parent, edge->to);
         }
     }
     return end_closure(m);

@@ -1,4 +1,4 @@
-"""Client of the Pilotfish draft worker, adapters that use it in vLLM and transformers, and models on libpilotfish itself.
+"""Client of the Pilotfish draft worker, adapters that use it in engines, and models on libpilotfish itself.
 
     DraftClient, AsyncDraftClient   the proposals of a whole batch, from a worker at an address
     Row, Sampling, Proposal         what a step takes and returns
@@ -6,7 +6,7 @@
     AutoModelForCausalLM            a model on the CPU in this process, with the `generate` of transformers
     Tokenizer                       the tokenizer of a model, without transformers
 
-The adapters are pilotfish.vllm and pilotfish.transformers. Importing this package imports none of its modules: the client needs
+The adapters are pilotfish.vllm, .transformers, .sglang and .tensorrt_llm. Importing this package imports none of its modules: the client needs
 grpcio and protobuf, a model needs cffi and libpilotfish.
 """
 

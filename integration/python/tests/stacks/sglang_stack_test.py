@@ -223,6 +223,14 @@ class Sglang(WorkerFaults, Case):
                         self.assertGreaterEqual(r.n_accepted, (N_NEW - 1) * 3 // 4 - 3)
             self.assertEqual(sum(len(script.trees) for script in scripted.scripts), 4)
 
+    def test_a_worker_with_a_model_that_may_send_trees_leaves_the_text_as_it_is(self):
+        """Whether it sends some depends on what it measures."""
+        with self.pilotfish.serve("worker", self.draft, self.socket("may"), "--threads", "1") as server:
+            worker = self.make_worker(server.address, True, trees=True, n_tokens=13)
+            self.assertTrue(worker.ngram_corpus._client.wait_ready(10.0))
+            self.run_engine(worker, True)
+            self.assertGreater(worker.ngram_corpus._client.figures["asked"], 0)
+
     def test_a_mask_has_each_place_see_its_own_way_alone(self):
         mask = adapter.visible_places(adapter.np.array([[0, 0, 0, 2, 2], [0, 0, 1, 2, 3]]))
         self.assertEqual(mask[0].astype(int).tolist(), [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 1, 1, 0], [1, 0, 1, 0, 1]])

@@ -61,7 +61,7 @@ PYTHON
         ;;
     sglang)   # its own requirements are CUDA libraries: the wheel alone, and what the imported parts need
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-deps "$1" >&2
-        "$home/sglang/bin/pip" -q --disable-pip-version-check install "${@:2}" >&2
+        "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-warn-conflicts "${@:2}" >&2
         ;;
     wrappers)   # beside the torch and transformers of another environment
         "$home/transformers5/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(

@@ -201,10 +201,9 @@ def make_worker(ngram_worker: Any, options: Options) -> type:
 def _check(server_args: Any) -> None:
     """ValueError where SGLang's options do not go together with this."""
     options = Options()
-    if int(getattr(server_args, "pp_size", 1) or 1) > 1:
-        raise ValueError(f"pp_size is {server_args.pp_size}: Pilotfish drafts without pipeline parallelism")
-    if getattr(server_args, "enable_dp_attention", False):
-        raise ValueError("enable_dp_attention is set: as NGRAM, Pilotfish drafts without it")
+    for name, what in (("pp_size", "pipeline parallelism"), ("attn_dp_size", "DP attention")):
+        if int(getattr(server_args, name, 1) or 1) > 1:
+            raise ValueError(f"{name} is {getattr(server_args, name)}: Pilotfish drafts without {what}")
     page_size, backend = getattr(server_args, "page_size", None) or 1, getattr(server_args, "attention_backend", None)
     if options.trees and page_size > 1 and backend != "flashinfer":
         raise ValueError(f"PILOTFISH_TREES is 1 and page_size is {page_size}: of SGLang's attention backends flashinfer alone verifies trees "

@@ -3,7 +3,8 @@
 Run as: causal_lm_speed.py BINARY [MODEL [N_NEW [TURNS [THREADS]]]]; by default the bundled target, 96 tokens, 7 turns, as many threads as
 torch takes. MODEL is a folder, a GGUF file, `smollm2` (the published file of `./dev test real`) or `1b` (a Llama of 1.2 billion weights drawn by
 torch, written to a folder for the time of the run). Whole calls, and decoding alone: the time of a call less that of one which makes a
-single token. A line for each format: medians of the turns, and the median of the turns' ratios.
+single token; this of core time, too, which other work on the machine hardly changes. A line for each format: medians of the turns, and the
+median of the turns' ratios.
 """
 
 import contextlib
@@ -46,19 +47,20 @@ def model_at(name):
 
 
 def seconds(model, prompt, n_new):
-    """Of a call that makes `n_new` tokens."""
-    began = time.perf_counter()
+    """Of a call that makes `n_new` tokens: wall time and core time."""
+    began = time.perf_counter(), time.process_time()
     text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n_new, do_sample=False, eos_token_id=None,
                           pad_token_id=0)
     assert text.shape[1] - prompt.shape[1] == n_new
-    return time.perf_counter() - began
+    return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
 def tokens_per_second(model, prompt, n_new):
-    """Of a whole call, its prompt included; and of its decoding. The shorter call has another prompt, so that none is kept."""
+    """Of a whole call, its prompt included; of its decoding; and of that by core time. The shorter call has another prompt, so that none
+    is kept."""
     first = seconds(model, (prompt + 7) % 1000 + 2, 1)
     whole = seconds(model, prompt, n_new)
-    return n_new / whole, (n_new - 1) / max(whole - first, 1e-9)
+    return n_new / whole[0], *((n_new - 1) / max(w - f, 1e-9) for w, f in zip(whole, first))
 
 
 def measure(name, n_new, turns):
@@ -76,7 +78,7 @@ def measure(name, n_new, turns):
         for run, model in runs.items():
             found[run].append(tokens_per_second(model, prompt, n_new))
     for run in found:
-        for i, what in enumerate(("whole calls", "decoding")):
+        for i, what in enumerate(("whole calls", "decoding", "decoding by core time")):
             ratios = [a[i] / b[i] for a, b in zip(found[run][1:], found["transformers BF16"][1:])]
             print(f"{run}, {what}: {statistics.median(f[i] for f in found[run][1:]):.1f} tokens a second, x "
                   f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")

@@ -18,7 +18,9 @@ import torch  # noqa: E402
 from cli_case import PROMPT, Case, main  # noqa: E402
 from scripted_worker import N_IDS, ScriptedWorker, chain, tree  # noqa: E402
 from worker_faults import WorkerFaults  # noqa: E402
+from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding, resolving_view  # noqa: E402
 from sglang.srt.plugins import load_plugins  # noqa: E402
+from sglang.srt.server_args import ServerArgs  # noqa: E402
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm  # noqa: E402
 
 from pilotfish import sglang as adapter  # noqa: E402
@@ -171,36 +173,36 @@ class Sglang(WorkerFaults, Case):
         with mock.patch.dict("os.environ", {"PILOTFISH_ADDRESS": "unix:/nowhere"}):
             self.assertTrue(issubclass(ours.factory(None), ngram_worker.NGRAMWorker))
 
+    def resolved(self, **options):
+        """SGLang's own arguments after its own resolution of speculative decoding."""
+        arguments = ServerArgs(model_path=str(self.target), speculative_algorithm="PILOTFISH", **{"device": "cpu", **options})
+        handle_speculative_decoding(arguments)
+        return resolving_view(arguments)
+
     def test_options_are_filled_in_and_what_does_not_go_together_is_named(self):
-        algorithm = SpeculativeAlgorithm.from_string("PILOTFISH")
-        arguments = types.SimpleNamespace(speculative_num_draft_tokens=None, max_running_requests=None, device="cpu", tp_size=1, pp_size=1)
         with self.assertRaisesRegex(ValueError, "PILOTFISH_ADDRESS is not set"):
-            algorithm.handle_server_args(arguments)
+            self.resolved()
         with mock.patch.dict("os.environ", {"PILOTFISH_ADDRESS": "unix:/nowhere"}):
-            algorithm.handle_server_args(arguments)
-            self.assertEqual((arguments.speculative_num_draft_tokens, arguments.speculative_num_steps, arguments.speculative_eagle_topk), (5, 4, 1))
-            self.assertTrue(arguments.disable_overlap_schedule)
-            self.assertEqual(algorithm.validate_server_args(types.SimpleNamespace(tp_size=2, speculative_num_draft_tokens=5)), None)
-            with self.assertRaisesRegex(ValueError, "pp_size is 2: Pilotfish drafts without pipeline parallelism"):
-                algorithm.validate_server_args(types.SimpleNamespace(pp_size=2))
-            with self.assertRaisesRegex(ValueError, "enable_dp_attention is set"):
-                algorithm.validate_server_args(types.SimpleNamespace(enable_dp_attention=True))
-            with self.assertRaisesRegex(ValueError, "speculative_num_draft_tokens is 66, expected 2 to 65"):
-                algorithm.validate_server_args(types.SimpleNamespace(speculative_num_draft_tokens=66))
+            found = self.resolved(tp_size=2)
+            self.assertEqual((found.speculative_num_draft_tokens, found.speculative_num_steps, found.speculative_eagle_topk), (5, 4, 1))
+            self.assertEqual((found.max_running_requests, found.enable_mixed_chunk, found.disable_overlap_schedule), (48, False, True))
+            found = self.resolved(device="cuda", max_running_requests=3, speculative_num_draft_tokens=9)
+            self.assertEqual((found.max_running_requests, found.disable_overlap_schedule, found.speculative_num_steps), (3, False, 8))
+            for options, says in (({"pp_size": 2}, "pp_size is 2: Pilotfish drafts without pipeline parallelism"),
+                                  ({"attn_dp_size": 2, "tp_size": 2}, "attn_dp_size is 2: Pilotfish drafts without DP attention"),
+                                  ({"speculative_num_draft_tokens": 66}, "speculative_num_draft_tokens is 66, expected 2 to 65")):
+                with self.subTest(options), self.assertRaisesRegex(ValueError, says):
+                    self.resolved(**options)
         with self.assertRaisesRegex(ValueError, "PILOTFISH_WAIT_MS is 'soon', expected 0 to 60000"):
             adapter.Options({"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_WAIT_MS": "soon"})
 
     def test_trees_are_an_option_that_sizes_the_memory_of_a_step(self):
-        algorithm = SpeculativeAlgorithm.from_string("PILOTFISH")
-        arguments = types.SimpleNamespace(speculative_num_draft_tokens=8, max_running_requests=4, device="cuda", page_size=1)
         with mock.patch.dict("os.environ", {"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_TREES": "1"}):
-            algorithm.handle_server_args(arguments)
-            self.assertEqual((arguments.speculative_num_steps, arguments.speculative_eagle_topk), (1, 7))
-            arguments.page_size, arguments.attention_backend = 16, "flashinfer"
-            algorithm.handle_server_args(arguments)
-            arguments.attention_backend = "fa3"
+            for options in ({}, {"page_size": 16, "attention_backend": "flashinfer"}):
+                found = self.resolved(speculative_num_draft_tokens=8, **options)
+                self.assertEqual((found.speculative_num_steps, found.speculative_eagle_topk), (1, 7))
             with self.assertRaisesRegex(ValueError, "page_size is 16: .* attention_backend is fa3"):
-                algorithm.handle_server_args(arguments)
+                self.resolved(page_size=16, attention_backend="fa3")
         with self.assertRaisesRegex(ValueError, "PILOTFISH_TREES is 'yes', expected 0 or 1"):
             adapter.Options({"PILOTFISH_ADDRESS": "unix:/nowhere", "PILOTFISH_TREES": "yes"})
 

@@ -20,6 +20,8 @@ static pf_ahead_slot *slot_of(const pf_outcome_cache *c, int32_t slot)
 
 static void release(pf_outcome_cache *c, pf_ahead_branch *b)
 {
+    if (b->is_prepared) pf_prepared_remove(c->prepared, (int32_t)(b - c->branches));
+    b->is_prepared = false;
     if (b->fork >= 0) pf_forward_release(c->backend, b->fork);
     b->fork = -1;
     b->slot = FREE;
@@ -68,15 +70,31 @@ bool pf_ahead_drop(pf_outcome_cache *c, int32_t slot)
     return any;
 }
 
-/* But not a branch that a slot has adopted: its tokens are the next proposal's. */
+/* Not one whose proposal has been sent. */
+static bool release_unsent(pf_outcome_cache *c, pf_ahead_branch *b)
+{
+    if (b->is_prepared && !pf_prepared_withdraw(c->prepared, (int32_t)(b - c->branches))) return false;
+    b->is_prepared = false;
+    release(c, b);
+    return true;
+}
+
+static bool has_branch(const pf_outcome_cache *c, int32_t slot)
+{
+    for (int32_t i = 0; i < c->n_branches; i++)
+        if (c->branches[i].slot == slot) return true;
+    return false;
+}
+
+/* But not a branch that a slot has adopted, or one whose proposal has been sent: its tokens are the next proposal's. */
 bool pf_ahead_drop_all(pf_outcome_cache *c)
 {
     bool any = false;
     for (int32_t i = 0; i < c->n_branches; i++) {
         pf_ahead_branch *b = &c->branches[i];
-        if (b->slot == FREE || b->fork < 0) continue;
-        slot_of(c, b->slot)->n_chain = 0;
-        release(c, b);
+        const int32_t slot = b->slot;
+        if (slot == FREE || b->fork < 0 || !release_unsent(c, b)) continue;
+        if (!has_branch(c, slot)) slot_of(c, slot)->n_chain = 0;
         any = true;
     }
     return any;
@@ -101,7 +119,7 @@ pf_outcome_row *pf_ahead_row(pf_outcome_cache *c, int32_t slot, int32_t i)
     return &slot_of(c, slot)->rows[i];
 }
 
-void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_chain, uint64_t round)
+void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_chain, uint64_t round, uint64_t left_ns)
 {
     if (!c->is_used) return;
     pf_ahead_slot *slot = slot_of(c, s->slot);
@@ -109,7 +127,7 @@ void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_ch
     slot->n_proposed = n_chain;
     slot->n_chain = slot->n_rows >= n_chain && is_on(c) ? n_chain : 0;
     slot->round = round;
-    slot->left_ns = pf_host_now_ns(c->host);
+    slot->left_ns = left_ns;
     slot->is_planned = slot->has_bonus_row = false;
     slot->n_bonus = slot->n_rows = 0;
 }
@@ -118,11 +136,12 @@ void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_ch
  * way of those that were seen at once. */
 static double away_ns(pf_outcome_cache *c, const pf_ahead_slot *slot)
 {
-    const uint64_t now_ns = pf_host_now_ns(c->host);
+    const uint64_t now_ns = slot->sent_ns > 0 ? slot->sent_ns : pf_host_now_ns(c->host);
     const pf_timing *told = &c->host->told;
     const double ns = (double)(now_ns - slot->left_ns), told_ns = (double)(told->compute_ns + told->queue_ns);
     if (told_ns <= 0.0 || told_ns > ns) return ns;
-    if (now_ns - c->ended_ns < AT_ONCE_NS) return told_ns + c->way_ns < ns ? told_ns + c->way_ns : ns;
+    if (slot->sent_ns == 0 && now_ns - c->ended_ns < AT_ONCE_NS)
+        return told_ns + c->way_ns < ns ? told_ns + c->way_ns : ns;
     c->way_ns += (c->way_ns > 0.0 ? SMOOTHING : 1.0) * (ns - told_ns - c->way_ns);
     return ns;
 }
@@ -219,10 +238,16 @@ pf_ahead pf_ahead_follow(pf_outcome_cache *c, pf_host_sequence *s, const pf_verd
     bool any = false;
     if (c->if_it_pays && c->is_used) try_round(c, s);
     const bool goes_on = !s->is_full && verdict->finish == PF_FINISH_NONE && verdict->next_draft != PF_NO_DRAFT;
+    slot->sent_ns = 0;
+    for (int32_t i = 0; i < c->n_branches && slot->sent_ns == 0; i++) {
+        if (c->branches[i].slot != s->slot || !c->branches[i].is_prepared) continue;
+        slot->sent_ns = pf_prepared_sent_ns(c->prepared, i);
+        if (slot->sent_ns > 0) found = i;
+    }
     if (slot->n_chain > 0) {
         time_verdict(c, slot);
         observe(c, s, verdict);
-        if (goes_on) found = find_branch(c, s, verdict, &any);
+        if (goes_on && found == NO_BRANCH) found = find_branch(c, s, verdict, &any);
     }
     for (int32_t i = 0; i < c->n_branches; i++)
         if (c->branches[i].slot == s->slot && i != found) release(c, &c->branches[i]);
@@ -232,7 +257,7 @@ pf_ahead pf_ahead_follow(pf_outcome_cache *c, pf_host_sequence *s, const pf_verd
     return found != NO_BRANCH ? PF_AHEAD_HIT : any ? PF_AHEAD_MISS : PF_AHEAD_NONE;
 }
 
-bool pf_ahead_fill(pf_outcome_cache *c, pf_host_sequence *s)
+bool pf_ahead_fill(pf_outcome_cache *c, pf_host_sequence *s, uint64_t *sent)
 {
     pf_ahead_slot *slot = slot_of(c, s->slot);
     pf_ahead_branch *b = &c->branches[slot->taken];
@@ -251,8 +276,9 @@ bool pf_ahead_fill(pf_outcome_cache *c, pf_host_sequence *s)
     }
     s->n_drafted = slot->n_rows = slot->n_tail;
     slot->taken = NO_BRANCH;
+    *sent = slot->sent_ns;
     release(c, b);
-    return is_complete;
+    return is_complete || *sent > 0;
 }
 
 /* ---- passes ---------------------------------------------------------------------------------------------------- */
@@ -397,6 +423,40 @@ static void draw_row(void *user, const pf_chooser *chooser, int32_t i)
                            &slot->rows[slot->n_chain]);
 }
 
+/* What is sent is what the drafter would propose after the verdict: a proposal that nothing is added to, and no tree. */
+static bool is_whole(const pf_outcome_cache *c, const pf_ahead_branch *b)
+{
+    const pf_host_sequence *s = &c->host->sequences[b->slot];
+    if (s->is_adaptive && c->states[b->slot].adaptive.branches) return false;
+    return b->n_drafted > 0 && (b->is_ended || b->n_drafted >= b->n_planned);
+}
+
+static void prepare(pf_outcome_cache *c, int32_t i)
+{
+    pf_ahead_branch *b = &c->branches[i];
+    if (!c->prepared || b->is_prepared || b->fork < 0 || !is_whole(c, b)) return;
+    const pf_host_sequence *s = &c->host->sequences[b->slot];
+    const pf_ahead_slot *slot = slot_of(c, b->slot);
+    const pf_prepared_outcome outcome = {
+        .round = slot->round - 1,
+        .base = slot->base,
+        .accepted = s->tokens + slot->base,
+        .n_accepted = b->n_accepted,
+        .token = b->tokens[0],
+        .wanted = s->next_draft,
+        .max_draft = s->max_draft,
+        .proposal = { .sequence = s->sequence,
+                      .incarnation = s->incarnation,
+                      .round = slot->round,
+                      .base = slot->base + b->n_accepted + 1,
+                      .tokens = b->tokens + 1,
+                      .n_tokens = b->n_drafted,
+                      .declared = pf_sampling_request_declares(&c->states[b->slot].request) ? b->declared : NULL,
+                      .ahead = PF_AHEAD_HIT },
+    };
+    b->is_prepared = pf_prepared_put(c->prepared, i, &outcome);
+}
+
 /* The rows behind whole chains are known: their branches. */
 static void branch_at_ends(pf_outcome_cache *c, int32_t n)
 {
@@ -447,11 +507,15 @@ bool pf_ahead_step(pf_outcome_cache *c)
     if (n == 0 || !pays(c, n)) return false;
     const uint64_t before_ns = pf_host_now_ns(c->host);
     if (pf_sequence_cache_try(c->cache, c->spans, n) != PF_OK) {
-        for (int32_t i = 0; i < c->host->config.max_sequences; i++) (void)pf_ahead_drop(c, i);
+        (void)pf_ahead_drop_all(c);
+        for (int32_t i = 0; i < c->host->config.max_sequences; i++)
+            if (!has_branch(c, i)) (void)pf_ahead_drop(c, i);
         return false;
     }
     pf_drawer_share(c->drawer, n, draw_row, c);
     branch_at_ends(c, n);
+    for (int32_t i = 0; i < n; i++)
+        if (c->owners[i] >= 0) prepare(c, c->owners[i]);
     c->ended_ns = pf_host_now_ns(c->host);
     pf_goodput_observe_pass(c->goodput, n, c->ended_ns - before_ns);
     return true;

@@ -49,6 +49,7 @@ typedef struct {
     int32_t n_drafted;
     int32_t n_planned;                        /* at most; fewer once the adaptive length says so */
     bool is_ended;                            /* no more are drawn, whatever is planned */
+    bool is_prepared;                         /* it may be answered before its verdict is given to the drafter */
     int32_t tokens[1 + PF_MAX_DRAFT_TOKENS];  /* the outcome's next token, then [n_drafted] */
     pf_outcome_row rows[PF_MAX_DRAFT_TOKENS]; /* [n_drafted] */
     pf_draft_margins margins;                 /* of these, where lengths are adaptive */
@@ -73,6 +74,7 @@ typedef struct {
     uint64_t verdict_ns;                          /* when the latest verdict came; 0: none has */
     uint32_t block;                               /* of the trial, and its rounds in it */
     int32_t n_rounds;
+    uint64_t sent_ns; /* of the branch that was taken: when its proposal left; 0: it has not */
 } pf_ahead_slot;
 
 typedef struct {
@@ -83,6 +85,7 @@ typedef struct {
     const pf_drawer *drawer;
     pf_draft_state *states; /* [max_sequences] by slot */
     pf_goodput *goodput;
+    pf_prepared_answers *prepared; /* by branch; NULL: a verdict waits for the pass that runs */
 
     pf_ahead_branch *branches; /* [n_branches] */
     int32_t n_branches;        /* 0: nothing is drafted ahead */
@@ -111,15 +114,18 @@ pf_outcome_row *pf_ahead_row(pf_outcome_cache *cache, int32_t slot, int32_t i);
 /* Whether the proposal of a slot is known and waits for its verdict. */
 bool pf_ahead_awaits(const pf_outcome_cache *cache, int32_t slot);
 
-/* A proposal has been made, whose chain of n_chain tokens stands behind the committed ones of `s`; the next one is of `round`. */
-void pf_ahead_begin(pf_outcome_cache *cache, const pf_host_sequence *s, int32_t n_chain, uint64_t round);
+/* A proposal has been made, whose chain of n_chain tokens stands behind the committed ones of `s`; the next one is of `round`. It left at
+ * left_ns. */
+void pf_ahead_begin(pf_outcome_cache *cache, const pf_host_sequence *s, int32_t n_chain, uint64_t round,
+                    uint64_t left_ns);
 
 /* The verdict on it has come (pf_host_role.follow). After a hit the slot's cache is the branch's, whose tokens stand behind
  * those of the verdict, and pf_ahead_fill must follow once these are committed. */
 pf_ahead pf_ahead_follow(pf_outcome_cache *cache, pf_host_sequence *s, const pf_verdict *verdict);
 
-/* After a hit: what the branch has becomes the proposal in the making. Whether that was complete: no more is to be drawn. */
-bool pf_ahead_fill(pf_outcome_cache *cache, pf_host_sequence *s);
+/* After a hit: what the branch has becomes the proposal in the making. Whether that was complete: no more is to be drawn. *sent_ns:
+ * when it was sent, as it is (host/prepared_answers.h); 0: it was not. */
+bool pf_ahead_fill(pf_outcome_cache *cache, pf_host_sequence *s, uint64_t *sent_ns);
 
 /* Releases the branches of a slot, or all. Whether there were any. */
 bool pf_ahead_drop(pf_outcome_cache *cache, int32_t slot);

@@ -24,6 +24,7 @@ typedef struct {
     int32_t n_planned;    /* likewise, as it is now */
     int32_t n_passes;     /* that it has taken */
     pf_ahead ahead;       /* what drafting ahead found for the latest verdict, until the next proposal is begun */
+    uint64_t sent_ns;     /* when the proposal in the making left, which was known before its verdict; 0: it has not */
     int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
     pf_proposal proposal; /* in the making */
 } pf_draft_state;

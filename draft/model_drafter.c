@@ -384,7 +384,11 @@ static void shorten(drafter *d, pf_host_sequence *s, int32_t n)
 static void take_branch(drafter *d, pf_host_sequence *s)
 {
     pf_draft_state *state = &d->states[s->slot];
-    const bool is_complete = pf_ahead_fill(&d->ahead, s), has_time = state->n_planned > 0;
+    const bool is_complete = pf_ahead_fill(&d->ahead, s, &state->sent_ns), has_time = state->n_planned > 0;
+    if (state->sent_ns > 0) { /* it stays as it was sent */
+        state->n_planned = state->n_room = s->n_drafted;
+        return;
+    }
     state->n_planned = state->n_room = pf_host_draft_room(&d->host, s);
     shorten(d, s, state->n_planned);
     if (is_complete || !has_time) state->n_planned = s->n_drafted;
@@ -400,6 +404,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
     state->proposal.ahead = state->ahead;
     state->n_planned = state->n_room = plan(host, s);
     state->n_passes = 0;
+    state->sent_ns = 0;
     if (state->ahead == PF_AHEAD_HIT) take_branch(d, s);
     state->ahead = PF_AHEAD_NONE;
     d->ready[d->n_ready++] = s->slot;
@@ -438,10 +443,11 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
     }
     state->is_stuck = false;
     const int32_t n_chain = pf_parallel_drafts(&d->parallel, s->slot) ? 0 : s->n_drafted;
-    pf_ahead_begin(&d->ahead, s, n_chain, proposal->round + 1);
+    const uint64_t now_ns = pf_host_now_ns(host);
     state->n_sent = proposal->n_tokens;
-    state->adaptive.left_ns = pf_host_now_ns(host);
-    state->adaptive.drafted_ns = state->adaptive.left_ns - d->begun_ns;
+    state->adaptive.left_ns = state->sent_ns > 0 ? state->sent_ns : now_ns;
+    state->adaptive.drafted_ns = now_ns - d->begun_ns;
+    pf_ahead_begin(&d->ahead, s, n_chain, proposal->round + 1, state->adaptive.left_ns);
 }
 
 /* A pass of n_rows has ended, which began at before_ns where it is not a proposal's first (0). When it ended. */
@@ -480,7 +486,7 @@ static void limit_lengths(drafter *d)
     for (int32_t i = 0; i < d->n_ready; i++) {
         pf_host_sequence *s = &d->host.sequences[d->ready[i]];
         pf_draft_state *state = state_of(&d->host, s);
-        if (!s->is_adaptive) continue;
+        if (!s->is_adaptive || state->sent_ns > 0) continue;
         const bool is_read =
             s->n_committed - cached(&d->host, s) <= d->backend.limits.max_rows; /* no longer, while it rested */
         state->n_planned = !is_read ? 0 : is_alone ? state->n_planned : pf_min(state->n_planned, limit);
@@ -576,12 +582,14 @@ static void lay_out(pf_host *host, pf_arena *arena)
     d->ahead.drawer = &d->drawer;
     d->ahead.states = d->states;
     d->ahead.goodput = &d->goodput;
+    d->ahead.prepared = host->prepared;
     pf_ahead_lay_out(&d->ahead, arena);
 }
 
 static void destroy(pf_host *host)
 {
     pf_sequence_cache_end(&drafter_of(host)->cache);
+    pf_prepared_destroy(host->prepared);
     pf_forward_set_stop(&drafter_of(host)->backend, NULL);
 }
 
@@ -667,6 +675,11 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
                                   .n_vocab = backend.limits.n_vocab,
                                   .stop = config->stop,
                                   .info = config->info };
+    if (backend.limits.max_forks > 0 && !config->pard &&
+        pf_prepared_create(backend.limits.max_forks, &d->host.prepared) != PF_OK) {
+        free(d);
+        return pf_fail(error, PF_NOMEM, "no memory for the drafter");
+    }
     PF_TRY(pf_host_create(&d->host, &role, &host, out, error));
     pf_forward_set_stop(&backend, &d->host.config.stop);
     return PF_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "host/sequence_host.h"
 #include "proto/idmap.h"
 
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
@@ -22,6 +23,7 @@ typedef struct {
     bool is_finished;     /* to be closed at the peer */
     uint64_t touched_ns;  /* when its client or the peer last sent something about it */
     uint64_t touched_in;  /* the submit in which its client did */
+    uint64_t sent_round;  /* whose proposal has been sent before the peer made it; 0: none */
     pf_traffic_sequence traffic;
 } dispatch_slot;
 
@@ -36,10 +38,11 @@ struct pf_dispatch {
     dispatch_slot *slots; /* [max] */
     uint64_t generation;
     uint64_t n_submits;
-    uint64_t queue_ns;   /* of the batches since the last collect, the longest */
-    bool submitted;      /* something since the last collect */
-    int32_t n_entries;   /* submitted since the peer's last answer */
-    pf_traffic *traffic; /* NULL: what passes is not counted */
+    uint64_t queue_ns;             /* of the batches since the last collect, the longest */
+    bool submitted;                /* something since the last collect */
+    int32_t n_entries;             /* submitted since the peer's last answer */
+    pf_traffic *traffic;           /* NULL: what passes is not counted */
+    pf_prepared_answers *prepared; /* NULL: nothing is sent before the peer is asked */
 
     /* Parts of what is sent next. */
     pf_proposal proposals[N];
@@ -84,6 +87,7 @@ void pf_dispatch_count_in(pf_dispatch *dispatch, pf_traffic *traffic)
 void pf_dispatch_destroy(pf_dispatch *dispatch)
 {
     if (!dispatch) return;
+    if (dispatch->prepared) pf_prepared_listen(dispatch->prepared, NULL, NULL);
     pf_idmap_destroy(dispatch->ids);
     free(dispatch->slots);
     free(dispatch);
@@ -169,7 +173,10 @@ static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open,
                               .touched_ns = pf_now_ns(),
                               .touched_in = dispatch->n_submits };
     }
-    if (open->incarnation > t->incarnation) t->incarnation = open->incarnation;
+    if (open->incarnation > t->incarnation) {
+        t->incarnation = open->incarnation;
+        t->sent_round = 0;
+    }
     *out = t;
     return PF_OK;
 }
@@ -246,6 +253,8 @@ static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *ba
             continue;
         }
         pf_traffic_verdict(dispatch->traffic, &t->traffic, &v);
+        if (dispatch->prepared && pf_prepared_claim(dispatch->prepared, v.sequence, v.round))
+            t->sent_round = v.round + 1;
         batch->verdicts[n++] = v;
     }
     batch->n_verdicts = n;
@@ -337,6 +346,22 @@ static dispatch_slot *resident(const pf_dispatch *dispatch, uint64_t internal)
     return t->stream && t->internal == internal ? t : NULL;
 }
 
+static bool find_owner(void *user, uint64_t internal, void **stream, uint64_t *number)
+{
+    const dispatch_slot *t = resident(user, internal);
+    if (!t) return false;
+    *stream = t->stream;
+    *number = t->sequence;
+    return true;
+}
+
+pf_prepared_answers *pf_dispatch_prepare(pf_dispatch *dispatch)
+{
+    dispatch->prepared = dispatch->service == PF_SERVICE_DRAFTER ? pf_host_prepared(dispatch->peer) : NULL;
+    if (dispatch->prepared) pf_prepared_listen(dispatch->prepared, find_owner, dispatch);
+    return dispatch->prepared;
+}
+
 /* Which parts of an answer have been sent, or belong to no stream. */
 typedef struct {
     bool proposals[N], verdicts[N], prefix_requests[N], refusals[N];
@@ -386,11 +411,21 @@ static void count_answer(pf_dispatch *dispatch, const pf_batch *answer)
             pf_traffic_proposal(dispatch->traffic, &t->traffic, &answer->proposals[i]);
 }
 
+/* Proposals that left when their verdicts arrived. */
+static void mark_sent_before(const pf_dispatch *dispatch, const pf_batch *answer, marks *sent)
+{
+    for (int32_t i = 0; dispatch->prepared && i < answer->n_proposals; i++) {
+        const dispatch_slot *t = resident(dispatch, answer->proposals[i].sequence);
+        sent->proposals[i] = t && t->sent_round > 0 && t->sent_round == answer->proposals[i].round;
+    }
+}
+
 static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
 {
     assert(answer->n_proposals <= N && answer->n_verdicts <= N && answer->n_prefix_requests <= N &&
            answer->n_refusals <= N);
     marks sent = { .proposals = { false } };
+    mark_sent_before(dispatch, answer, &sent);
     pf_batch out;
     for (void *stream; (stream = select_parts(dispatch, answer, &sent, &out)) != NULL;) {
         if (out.timing.queue_ns == 0) out.timing.queue_ns = dispatch->queue_ns;

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "host/prepared_answers.h"
 #include "host/traffic.h"
 #include "proto/codec.h"
 #include "proto/peer.h"
@@ -33,6 +34,10 @@ PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int3
                                          pf_dispatch **out);
 /* Counts in `traffic` what passes from here on; borrowed. */
 void pf_dispatch_count_in(pf_dispatch *dispatch, pf_traffic *traffic);
+
+/* Lets another thread answer what the peer has prepared (NULL: it prepares nothing); such a proposal is not sent again here. Until
+ * pf_dispatch_destroy. */
+pf_prepared_answers *pf_dispatch_prepare(pf_dispatch *dispatch);
 
 void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing to the peer */
 

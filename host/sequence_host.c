@@ -413,6 +413,11 @@ bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out)
     return true;
 }
 
+pf_prepared_answers *pf_host_prepared(const pf_peer *peer)
+{
+    return peer->ops == &peer_ops ? ((const pf_host *)peer)->prepared : NULL;
+}
+
 int32_t pf_host_unread(const pf_peer *peer, uint64_t sequence)
 {
     if (peer->ops != &peer_ops) return -1;

@@ -32,6 +32,7 @@
 #include "base/status.h"
 #include "base/stop.h"
 #include "host/answer.h"
+#include "host/prepared_answers.h"
 #include "proto/peer.h"
 
 /* A sequence, from its open to its close. Written by the host; by the role where that is said. */
@@ -148,6 +149,7 @@ struct pf_host {
     pf_host_config config; /* its info is the one below */
     pf_model_info info;
     pf_answer answer;
+    pf_prepared_answers *prepared; /* by the role, which ends it: proposals that wait for their verdicts; or NULL */
     pf_arena arena;
     pf_host_sequence *sequences; /* [max_sequences] by slot */
     pf_timing told;              /* of the latest batch: what its sender measured of its own step */
@@ -164,6 +166,9 @@ PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, co
 
 /* False: the peer is no host's, and *out untouched. */
 bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out);
+
+/* NULL: the peer is no host's, or prepares nothing. */
+pf_prepared_answers *pf_host_prepared(const pf_peer *peer);
 
 /* Tokens of a sequence that its model has not read yet, right after its open: of the prompt those that were not in the cache.
  * -1: the peer is no host's, does not know, or has no such sequence. */

@@ -126,6 +126,15 @@ static void hand_back(pf_poller *p)
     if (needs_wakeup) pthread_cond_signal(&p->turn);
 }
 
+void pf_poller_leave(pf_poller *p)
+{
+    pthread_mutex_lock(&p->lock);
+    const bool is_there = p->back_polls;
+    p->left_ns = 0;
+    pthread_mutex_unlock(&p->lock);
+    if (!is_there) pthread_cond_signal(&p->turn);
+}
+
 bool pf_poller_front_polls(const pf_poller *poller)
 {
     return atomic_load(&poller->front_polls);

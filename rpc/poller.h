@@ -11,6 +11,8 @@
  *     back    ...........................................|==========polls=========|.............
  *                                                <------> front_idle_ns: unpolled for no longer
  *
+ * A front that is away for longer, and whose events the back can answer, says so (pf_poller_leave).
+ *
  * Never both at once: in gRPC one would wait for the other's poll. Events are handled one at a time, on the thread that polls.
  */
 #ifndef PF_RPC_POLLER_H
@@ -69,6 +71,9 @@ bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns)
 /* Tells the front that what it waits for may have come. Any thread, mostly from `handle`. It needs no wakeup: the
  * front polls itself, or waits for the back to stop. */
 void pf_poller_notify(pf_poller *poller);
+
+/* On the front, which does not poll: the back polls from now on, until the front waits again. */
+void pf_poller_leave(pf_poller *poller);
 
 /* On the front, one thread at a time, without any lock that `handle` takes. Polls until pf_poller_notify has been
  * called since the last wait returned, or until deadline_ns (pf_now_ns time); asleep after spin_until_ns, or under

@@ -204,6 +204,7 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     if (status == PF_OK)
         status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_IDLE_NS, pf_server_send_batch, server,
                                     &server->dispatch[service]);
+    if (status == PF_OK) status = pf_server_prepare(server, service, pf_model_ids(&info));
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     if (!server->config.metrics) return PF_OK;
     PF_TRY(pf_traffic_create(server->config.metrics, service, info.model_id, &server->traffic[service], error));
@@ -301,6 +302,7 @@ static void dismantle(pf_server *server)
         pf_codec_destroy(server->codec[service]);
         free(server->traffic[service]);
     }
+    pf_codec_destroy(server->prepared_codec);
     grpc_shutdown_blocking();
     pthread_mutex_destroy(&server->lock);
     free(server);

@@ -245,6 +245,7 @@ bool pf_server_compute(pf_server *server, pf_error *error)
 bool pf_server_work_ahead(pf_server *server)
 {
     bool any = false;
+    if (server->prepared && pf_prepared_any(server->prepared)) pf_poller_leave(&server->poller);
     for (int service = 0; service < PF_N_SERVICES; service++)
         if (server->dispatch[service]) any |= pf_dispatch_work_ahead(server->dispatch[service]);
     return any;

@@ -128,6 +128,7 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
     c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, now_ns };
     c->in_bytes += n_bytes;
     server->queued_bytes += n_bytes;
+    if (c->in_count == 1) pf_call_answer_prepared(c, message, n_bytes);
     pf_call_make_ready(c);
     if (!pf_poller_front_polls(&server->poller) && pf_call_has_room(c)) pf_call_read(c);
 }

@@ -4,6 +4,7 @@
  *      server.c               creation, running, shutdown
  *      server_compute.c       the computing thread, between streams and peers
  *      server_events.c        events of the completion queue: new calls, messages, ends
+ *      server_prepared.c      verdicts that are answered on arrival, whatever the computing thread does
  *      server_calls.c         one call: reading, writing, when it may be freed
  *      server_call_limits.c   how many calls; eviction and rejection
  *      server_health.c        health checks and watches
@@ -127,7 +128,8 @@ struct pf_server {
     char actual[PF_MAX_ADDRESS_BYTES];
     grpc_server *grpc;
     pf_listener *listener;
-    pf_poller poller; /* its front is the computing thread */
+    pf_poller poller;              /* its front is the computing thread */
+    pf_prepared_answers *prepared; /* of the drafter; NULL: it drafts nothing ahead */
     pf_call_tag shutdown_tag;
 
     /* Used by the computing thread alone. */
@@ -146,6 +148,7 @@ struct pf_server {
     atomic_bool stop, drained;
 
     pthread_mutex_t lock;
+    pf_codec *prepared_codec;    /* for verdicts that are answered on arrival */
     pf_call *ready, **ready_end; /* streams with work, in order of arrival */
     pf_call *in_round;           /* streams with messages in this round, or since is_behind */
     pf_call *oldest, *youngest;  /* of all calls */
@@ -192,6 +195,12 @@ void pf_call_make_ready(pf_call *c);                                   /* queue 
 bool pf_call_retire(pf_call *c);
 void pf_call_free(pf_call *c);              /* without the lock */
 void pf_server_send_heartbeats(void *user); /* without the lock; also from the poller */
+
+/* ---- server_prepared.c ----------------------------------------------------------------------------------------------- */
+
+/* Sends the proposals for those verdicts of a message that are prepared. */
+void pf_call_answer_prepared(pf_call *c, grpc_byte_buffer *message, size_t n_bytes);
+PF_MUST_USE pf_status pf_server_prepare(pf_server *server, pf_service service, int32_t n_ids); /* at its start */
 
 /* ---- server_call_limits.c ------------------------------------------------------------------------------------------------- */
 

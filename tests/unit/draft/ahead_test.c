@@ -3,6 +3,7 @@
  * the same, bit for bit, as that of a drafter which does not, and everything that it took is given back.
  */
 #include "draft/outcomes.h"
+#include "host/sequence_host.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/drafter_bench.h"
@@ -177,6 +178,141 @@ static void a_hit_is_answered_without_a_pass(void **state)
     assert_int_equal(p->ahead, PF_AHEAD_HIT);
     assert_int_equal(p->n_tokens, K);
     assert_int_equal(pf_model_drafter_counts(b.peer).n_rows, before);
+    close_bench(&b);
+}
+
+/* One stream, which knows every sequence by the drafter's number. */
+static bool own(void *user, uint64_t sequence, void **stream, uint64_t *number)
+{
+    *stream = user;
+    *number = sequence;
+    return true;
+}
+
+/* The proposal of a plain drafter, which one that is sent on arrival must equal; NULL: it cannot be sent. */
+static bool compare_sent(void *user, const pf_batch *batch)
+{
+    if (!user) return false;
+    assert_int_equal(batch->n_proposals, 1);
+    assert_int_equal(batch->proposals[0].ahead, PF_AHEAD_HIT);
+    assert_same_proposal(&batch->proposals[0], user);
+    return true;
+}
+
+/* What a server does with a verdict that arrives: whether it was answered at once. */
+static bool arrive(const bench *b, pf_verdict *verdict, const pf_proposal *expected)
+{
+    pf_proposal copy = expected ? *expected : (pf_proposal){ 0 };
+    pf_prepared_answers *prepared = pf_host_prepared(b->peer);
+    const pf_batch batch = { .verdicts = verdict, .n_verdicts = 1 };
+    assert_int_equal(pf_prepared_answer(prepared, &copy, &batch, compare_sent, &copy), 0); /* of another stream */
+    pf_alloc_count_reset();
+    const int32_t n = pf_prepared_answer(prepared, (const void *)b, &batch, compare_sent, expected ? &copy : NULL);
+    assert_int_equal(pf_alloc_count(), 0);
+    return n == 1;
+}
+
+/* Passes for a part of the time that the branches need, or for all; then the verdict arrives, and the drafter is given it later. */
+static findings play_on_arrival(pf_open open, uint64_t noise, int32_t *n_sent)
+{
+    findings f = { 0 };
+    bench plain = open_plain_bench(), ahead = open_ahead_bench(1, 1);
+    target t = { pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ 0 }), noise };
+    pf_prepared_answers *prepared = pf_host_prepared(ahead.peer);
+    pf_prepared_listen(prepared, own, &ahead);
+    int32_t text[MAX_TOKENS + K + 2];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    int32_t n_text = N_PROMPT + 1;
+    (void)work_ahead(&ahead, 1);
+    const pf_proposal *expected = begin_drafting(&plain, open, 77), *p = begin_drafting(&ahead, open, 77);
+    while (n_text < MAX_TOKENS - K - 2) {
+        assert_same_proposal(p, expected);
+        pf_verdict verdict = decide(&t, p, text, &n_text);
+        (void)work_ahead(&ahead, next_noise(&t) % 2 ? MANY : K);
+        const pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
+        expected = ask_proposal(&plain, batch);
+        const bool is_sent = arrive(&ahead, &verdict, expected);
+        *n_sent += is_sent;
+        (void)work_ahead(&ahead, (int32_t)(next_noise(&t) % 2)); /* the pass that was running */
+        assert_int_equal(pf_prepared_claim(prepared, verdict.sequence, verdict.round), is_sent);
+        p = ask_proposal(&ahead, batch);
+        if (is_sent) assert_int_equal(p->ahead, PF_AHEAD_HIT);
+        count(&f, p);
+    }
+    pf_tiny_side_close(&t.side);
+    close_bench(&plain);
+    close_bench(&ahead);
+    return f;
+}
+
+static void a_proposal_that_is_sent_on_arrival_is_the_one_that_the_drafter_makes(void **state)
+{
+    (void)state;
+    static const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_COUPLED, PF_METHOD_REJECTION };
+    for (size_t i = 0; i < PF_COUNT(methods); i++) {
+        int32_t n_sent = 0, n_hits = 0;
+        for (uint64_t noise = 1; noise <= 4; noise++)
+            n_hits += play_on_arrival(open_of(methods[i]), noise, &n_sent).hits;
+        assert_true(n_sent >= 10);
+        assert_true(n_hits >= n_sent);
+    }
+}
+
+static void a_branch_that_is_not_complete_is_not_sent(void **state)
+{
+    (void)state;
+    bench b = open_ahead_bench(1, 1);
+    pf_prepared_listen(pf_host_prepared(b.peer), own, &b);
+    (void)work_ahead(&b, 1);
+    (void)begin_drafting(&b, open_of(PF_METHOD_GREEDY), 77);
+    assert_int_equal(work_ahead(&b, K - 1), K - 1);
+    assert_false(pf_prepared_any(pf_host_prepared(b.peer)));
+    assert_int_equal(work_ahead(&b, 1), 1);
+    assert_true(pf_prepared_any(pf_host_prepared(b.peer)));
+    end_drafting(&b, 1);
+    assert_false(pf_prepared_any(pf_host_prepared(b.peer)));
+    close_bench(&b);
+}
+
+/* Chosen by a verdict that the drafter has not been given yet, while another sequence finds the cache full. */
+static void a_full_cache_keeps_the_branch_that_was_sent(void **state)
+{
+    (void)state;
+    enum { FORKS = 4 };
+    bench plain = open_plain_bench();
+    const pf_kv_config sizes = kv_config_of(open_plain_bench());
+    bench b = open_bench((pf_context_config){ .max_sequences = 2,
+                                              .max_forks = FORKS,
+                                              .kv_budget_bytes = (1 + FORKS) * pf_kv_page_bytes(&sizes) },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 8, .no_prefix_cache = true });
+    pf_prepared_answers *prepared = pf_host_prepared(b.peer);
+    pf_prepared_listen(prepared, own, &b);
+    (void)work_ahead(&b, 1);
+    pf_open open = open_of(PF_METHOD_GREEDY);
+    (void)begin_drafting(&plain, open, 77);
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    assert_true(work_ahead(&b, MANY) >= K);
+    target t = { pf_tiny_side_open(&MODEL, 1, &(pf_context_config){ 0 }), 1 };
+    int32_t text[N_PROMPT + 2];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    text[N_PROMPT + 1] = likely_token(&t, text, N_PROMPT + 1, 1);
+    assert_int_not_equal(text[N_PROMPT + 1], p->tokens[0]);
+    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, text + N_PROMPT + 1, 1);
+    const pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
+    const pf_proposal *expected = ask_proposal(&plain, batch);
+    assert_true(arrive(&b, &verdict, expected));
+    open.sequence = 2;
+    (void)begin_drafting(&b, open, 78);
+    assert_true(pf_prepared_claim(prepared, 1, 1));
+    const uint64_t before = pf_model_drafter_counts(b.peer).n_rows;
+    p = ask_proposal(&b, batch);
+    assert_int_equal(p->ahead, PF_AHEAD_HIT);
+    assert_same_proposal(p, expected);
+    assert_int_equal(pf_model_drafter_counts(b.peer).n_rows, before);
+    pf_tiny_side_close(&t.side);
+    close_bench(&plain);
     close_bench(&b);
 }
 
@@ -507,6 +643,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proposals_are_the_same_as_without_drafting_ahead),
+        cmocka_unit_test(a_proposal_that_is_sent_on_arrival_is_the_one_that_the_drafter_makes),
+        cmocka_unit_test(a_branch_that_is_not_complete_is_not_sent),
+        cmocka_unit_test(a_full_cache_keeps_the_branch_that_was_sent),
         cmocka_unit_test(a_hit_is_answered_without_a_pass),
         cmocka_unit_test(fewer_tokens_than_were_drafted_ahead_are_proposed_where_fewer_are_wanted),
         cmocka_unit_test(branches_give_their_pages_back),

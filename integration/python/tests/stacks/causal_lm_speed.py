@@ -1,7 +1,7 @@
 """Tokens a second of AutoModelForCausalLM and of transformers on the CPU, in turns, on the same threads.
 
 Run as: causal_lm_speed.py BINARY [MODEL [N_NEW [TURNS [THREADS]]]]; by default the bundled target, 96 tokens, 7 turns, as many threads as
-torch takes. MODEL is a folder, a GGUF file, `smollm2` (the published file of `./dev test real`) or `1b` (a Llama of 1.2 billion weights drawn by
+torch takes. MODEL is a folder, a GGUF file, `smollm2` (the published file of `./dev test real`) or `1b` (a Llama of 1.0 billion weights drawn by
 torch, written to a folder for the time of the run). Whole calls, and decoding alone: the time of a call less that of one which makes a
 single token; this of core time, too, which other work on the machine hardly changes. A line for each format: medians of the turns, and the
 median of the turns' ratios.

@@ -86,6 +86,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .n_ids = pf_model_ids(&s->setup.verifier_info),
                  .chat_ends = s->ends.ids,
                  .n_chat_ends = s->ends.n,
+                 .keeps_prompts = !s->options->verifier && !s->options->prefix_cache_off,
                  .max_waiting = WAITING,
                  .draft_len = s->options->draft_len > 0 ? s->options->draft_len : 0,
                  .method = s->options->method,

@@ -34,6 +34,7 @@ typedef struct {
     int32_t max_context, n_ids; /* tokens of a text; ids that a prompt may have are below n_ids */
     const int32_t *chat_ends;   /* [n_chat_ends] that end an answer of a chat */
     int32_t n_chat_ends;
+    bool keeps_prompts;         /* the KV cache, for later texts */
     int32_t max_waiting;        /* texts that wait for a session */
     int32_t draft_len;          /* of requests that do not say: 0: the drafter chooses */
     pf_method method;           /* likewise, above temperature 0 */

@@ -615,7 +615,8 @@ static bool name_it(completion *c, pf_api_error *error)
                                .n_events = &c->n_events,
                                .token_text = token_text,
                                .texts = c->api,
-                               .has_drafter = c->api->options.plain_sessions != NULL };
+                               .has_drafter = c->api->options.plain_sessions != NULL,
+                               .keeps_prompts = c->api->options.keeps_prompts };
     return true;
 }
 

@@ -25,7 +25,8 @@ typedef struct {
     int64_t created; /* seconds since 1970 */
     const pf_api_request *request;
     bool has_drafter;
-    int64_t *n_events;                                                         /* of a stream that numbers them */
+    bool keeps_prompts; /* what is read of a prompt is kept for later ones */
+    int64_t *n_events;  /* of a stream that numbers them */
     const char *(*token_text)(const void *texts, int32_t id, size_t *n_bytes); /* of log-probabilities */
     const void *texts;
 } pf_reply_head;

@@ -14,10 +14,12 @@ static const char *stop_reason(const pf_reply_choice *c)
                                            : "end_turn";
 }
 
+/* The three counts of the prompt add up to it. The last token is computed in any case: no cache serves it. */
 static json_t *usage_of(const pf_reply_head *head, const pf_usage *u, int64_t n_output)
 {
-    json_t *usage = json_pack("{s:I, s:I, s:I, s:I}", "input_tokens", (json_int_t)(u->n_prompt - u->n_cached),
-                              "cache_creation_input_tokens", (json_int_t)0, "cache_read_input_tokens",
+    const int64_t n_read = u->n_prompt - u->n_cached, n_kept = head->keeps_prompts && n_read > 1 ? n_read - 1 : 0;
+    json_t *usage = json_pack("{s:I, s:I, s:I, s:I}", "input_tokens", (json_int_t)(n_read - n_kept),
+                              "cache_creation_input_tokens", (json_int_t)n_kept, "cache_read_input_tokens",
                               (json_int_t)u->n_cached, "output_tokens", (json_int_t)n_output);
     if (head->has_drafter) json_object_set_new(usage, "speculative", pf_reply_speculation(u));
     return usage;

@@ -209,8 +209,9 @@ class Texts(ServeCase):
         self.assertLess(first["prompt_tokens_details"]["cached_tokens"], second["prompt_tokens"] - 1)
         self.assertEqual(second["prompt_tokens_details"]["cached_tokens"], second["prompt_tokens"] - 1)
         value = {"messages": [{"role": "user", "content": "another prompt that is new"}], "max_tokens": 2, "temperature": 0}
-        for _ in range(2):
-            usage = self.client.post("/v1/messages", value).json["usage"]
+        created, usage = (self.client.post("/v1/messages", value).json["usage"] for _ in range(2))
+        self.assertGreater(created["cache_creation_input_tokens"], 0)
+        self.assertEqual(created["cache_creation_input_tokens"] + created["cache_read_input_tokens"], usage["cache_read_input_tokens"])
         streamed = self.client.stream("/v1/messages", value)
         self.assertEqual((usage["input_tokens"], usage["cache_creation_input_tokens"]), (1, 0))
         self.assertGreater(usage["cache_read_input_tokens"], 4)
@@ -466,7 +467,7 @@ class Forms(ServeCase):
     def test_forms_that_are_none_are_refused(self):
         for more, param, saying in (
                 ({"grammar": "root ::= ("}, "grammar", "line 1"), ({"grammar": "root ::= root"}, "grammar", "left recursion"),
-                ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"oneOf": []}}}}, "response_format", "oneOf"),
+                ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "response_format", "not"),
                 ({"tools": Tools.TOOLS, "tool_choice": "required"}, "tool_choice", "no form of calls")):
             self.assert_refused(self.ask(**more), 400, param, saying)
 

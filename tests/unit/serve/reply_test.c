@@ -116,6 +116,7 @@ static void events_of_messages_have_their_order(void **state)
     set_up(&r);
     pf_reply_choice choice = one_choice("Hi");
     choice.stop = "END";
+    r.head.keeps_prompts = true;
     char *text = stream(&r, &pf_reply_message, &choice, "Hi");
     static const char *const names[] = { "message_start",      "content_block_start", "content_block_delta",
                                          "content_block_stop", "message_delta",       "message_stop" };
@@ -127,6 +128,10 @@ static void events_of_messages_have_their_order(void **state)
         if (!at) fail_msg("no %s in its place: %s", names[i], text);
     }
     assert_has(text, "\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\"END\"");
+    assert_has(text, "\"input_tokens\":1,\"cache_creation_input_tokens\":2,\"cache_read_input_tokens\":2");
+    free(text);
+    r.head.keeps_prompts = false;
+    text = stream(&r, &pf_reply_message, &choice, "Hi");
     assert_has(text, "\"input_tokens\":3,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":2");
     free(text);
 }

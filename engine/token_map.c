@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "tokenizer/decode/detokenize.h"
+#include "tokenizer/decode/token_text.h"
 
 enum {
     LONGEST_PIECE = 64,       /* bytes */
@@ -47,35 +47,16 @@ static const char *text_of(const texts *t, int32_t id, size_t *n_bytes)
     return t->bytes.data + begin;
 }
 
-/* A token before all others, so that none is the first of a text. */
-static int32_t find_plain(const texts *t)
-{
-    for (int32_t id = 0; id < t->n_ids; id++)
-        if (exists(t, id) && !is_special(t, id)) return id;
-    return -1;
-}
-
-static pf_status append_text(texts *t, int32_t plain, int32_t id)
-{
-    pf_detokenizer *d;
-    PF_TRY(pf_detokenizer_create(t->of.tokenizer, &d));
-    pf_status status = plain >= 0 ? pf_detokenizer_skip_prompt(d, &plain, 1) : PF_OK;
-    if (status == PF_OK) status = pf_detokenizer_push(d, id, &t->bytes);
-    if (status == PF_OK) status = pf_detokenizer_finish(d, &t->bytes);
-    pf_detokenizer_destroy(d);
-    return status;
-}
-
 static pf_status take_texts(pf_vocabulary of, texts *out, pf_error *error)
 {
     texts *t = out;
     *t = (texts){ .of = of, .n_ids = of.n_ids };
     t->ends = calloc((size_t)t->n_ids, sizeof *t->ends);
     if (!t->ends) return pf_fail(error, PF_NOMEM, "no memory for the texts of a vocabulary");
-    const int32_t plain = find_plain(t);
+    pf_token_text reader = { .tokenizer = of.tokenizer, .n_ids = of.n_ids };
     for (int32_t id = 0; id < t->n_ids; id++) {
         if (exists(t, id)) {
-            const pf_status status = append_text(t, plain, id);
+            const pf_status status = pf_token_text_append(&reader, id, &t->bytes);
             if (status != PF_OK) return pf_fail(error, status, "the text of token %d cannot be told", id);
             if (t->bytes.n > MAX_TEXT_BYTES)
                 return pf_fail(error, PF_LIMIT, "the texts of the first %d tokens have more than %d bytes", id + 1,

@@ -1,12 +1,11 @@
 #include "serve/constraint.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/checked.h"
-#include "tokenizer/decode/detokenize.h"
+#include "tokenizer/decode/token_text.h"
 
 struct pf_constraint {
     pf_matcher *matcher;
@@ -21,43 +20,27 @@ struct pf_constraint {
 /* ---- the texts of tokens ------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const pf_tokenizer *tokenizer;
-    pf_detokenizer *decoder;
+    pf_token_text tokens;
     const int32_t *shown;
     int32_t n_shown;
     pf_bytes text;
-    char byte;
+    pf_status status; /* of what could not be read */
 } reader;
 
-/* The byte of a token <0xHH>, which a decoder holds back until the next one; -1: it is another. */
-static int32_t byte_of(const char *token, size_t n)
+static bool is_shown(const reader *r, int32_t id)
 {
-    unsigned int value;
-    char digits[3] = { 0 };
-    if (!token || n != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>') return -1;
-    memcpy(digits, token + 3, 2);
-    return sscanf(digits, "%2x", &value) == 1 ? (int32_t)value : -1;
+    for (int32_t i = 0; i < r->n_shown; i++)
+        if (r->shown[i] == id) return true;
+    return !pf_tokenizer_is_special(r->tokens.tokenizer, id);
 }
 
 /* A pf_token_order_make text. */
 static const char *read_text(void *user, int32_t id, size_t *n_bytes)
 {
     reader *r = user;
-    const char *token = pf_tokenizer_token_bytes(r->tokenizer, id, n_bytes);
-    if (!token) return NULL;
-    if (pf_tokenizer_is_special(r->tokenizer, id)) {
-        for (int32_t i = 0; i < r->n_shown; i++)
-            if (r->shown[i] == id) return token;
-        return NULL;
-    }
-    const int32_t byte = byte_of(token, *n_bytes);
-    if (byte >= 0) {
-        r->byte = (char)byte;
-        *n_bytes = 1;
-        return &r->byte;
-    }
     r->text.n = 0;
-    if (pf_detokenizer_push(r->decoder, id, &r->text) != PF_OK) return NULL;
+    if (r->status != PF_OK || !is_shown(r, id)) return NULL;
+    r->status = pf_token_text_append(&r->tokens, id, &r->text);
     *n_bytes = r->text.n;
     return r->text.data;
 }
@@ -65,13 +48,12 @@ static const char *read_text(void *user, int32_t id, size_t *n_bytes)
 pf_status pf_constraint_order(const pf_tokenizer *tokenizer, int32_t n_ids, const int32_t *shown, int32_t n_shown,
                               pf_token_order *out)
 {
-    reader r = { .tokenizer = tokenizer, .shown = shown, .n_shown = n_shown };
-    PF_TRY(pf_detokenizer_create(tokenizer, &r.decoder));
-    size_t n = 0;
-    for (int32_t id = 0; id < n_ids && n == 0; id++) /* the first token of a text may lose a space: it is this one */
-        if (!read_text(&r, id, &n)) n = 0;
-    const pf_status status = pf_token_order_make(n_ids, read_text, &r, out);
-    pf_detokenizer_destroy(r.decoder);
+    reader r = { .tokens = { .tokenizer = tokenizer, .n_ids = n_ids }, .shown = shown, .n_shown = n_shown };
+    pf_status status = pf_token_order_make(n_ids, read_text, &r, out);
+    if (status == PF_OK && r.status != PF_OK) {
+        pf_token_order_clear(out);
+        status = r.status;
+    }
     pf_bytes_clear(&r.text);
     return status;
 }

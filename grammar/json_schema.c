@@ -9,6 +9,7 @@
  */
 #include "grammar/json_schema.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,11 @@
 
 #include "base/json.h"
 #include "grammar/grammar.h"
+#include "grammar/number_range.h"
+#include "grammar/schema_overlap.h"
+#include "grammar/schema_pattern.h"
+
+enum { MOST_ONE_OF = 32 };
 
 typedef struct {
     const json_t *root;
@@ -158,11 +164,77 @@ static pf_status read_counts(const writer *w, const json_t *schema, const path *
     return refuse(w, PF_INVALID, &here, "it is less than the least, so that nothing fits", "");
 }
 
+/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+
+static pf_status not_whole(const writer *w, const path *at)
+{
+    return refuse(w, PF_UNSUPPORTED, at, "a bound of numbers that is ", "no whole number of at most 18 digits");
+}
+
+/* A bound, if it is there: of whole numbers the nearest whole one inside. is_upper: a maximum. */
+static pf_status read_bound(const writer *w, const json_t *schema, const path *at, const char *key, bool is_upper,
+                            bool of_integers, bool excludes, pf_number_range *range)
+{
+    const json_t *given = json_object_get(schema, key);
+    const path here = { at, key };
+    if (!given) return PF_OK;
+    if (!json_is_number(given)) return refuse(w, PF_INVALID, &here, "expected a number", "");
+    double value = json_number_value(given);
+    if (of_integers && value != floor(value)) {
+        value = is_upper ? floor(value) : ceil(value);
+        excludes = false;
+    }
+    if (value != floor(value) || fabs(value) >= 1e15) return not_whole(w, &here);
+    const int64_t bound = (int64_t)value;
+    int64_t *held = is_upper ? &range->most : &range->least;
+    bool *is_excluded = is_upper ? &range->below_most : &range->above_least;
+    const bool is_tighter = is_upper ? bound < *held : bound > *held;
+    if (is_tighter || bound == *held) *is_excluded = excludes || (!is_tighter && *is_excluded);
+    if (is_tighter) *held = bound;
+    return PF_OK;
+}
+
+static pf_status write_number(const writer *w, const json_t *schema, const path *at, bool of_integers, pf_bytes *body)
+{
+    pf_number_range range = { .least = -PF_NUMBER_RANGE_MOST, .most = PF_NUMBER_RANGE_MOST };
+    PF_TRY(read_bound(w, schema, at, "minimum", false, of_integers, false, &range));
+    PF_TRY(read_bound(w, schema, at, "exclusiveMinimum", false, of_integers, true, &range));
+    PF_TRY(read_bound(w, schema, at, "maximum", true, of_integers, false, &range));
+    PF_TRY(read_bound(w, schema, at, "exclusiveMaximum", true, of_integers, true, &range));
+    pf_status status;
+    if (range.least == -PF_NUMBER_RANGE_MOST && range.most == PF_NUMBER_RANGE_MOST)
+        status = add(body, of_integers ? "json-integer" : "json-number");
+    else
+        status =
+            of_integers ? pf_number_range_write_integers(&range, body) : pf_number_range_write_numbers(&range, body);
+    if (status == PF_INVALID) return refuse(w, PF_INVALID, at, "no number is between its bounds", "");
+    return status == PF_OK ? PF_OK : no_memory(w);
+}
+
 /* ---- types --------------------------------------------------------------------------------------------------------- */
+
+static pf_status write_pattern(const writer *w, const json_t *pattern, const path *at, pf_bytes *body)
+{
+    const path here = { at, "pattern" };
+    const char *text = json_string_value(pattern);
+    pf_error why = { 0 };
+    if (!text) return refuse(w, PF_INVALID, &here, "expected a string", "");
+    pf_status status = add(body, "\"\\\"\" ");
+    if (status == PF_OK) status = pf_schema_pattern_write(text, body, &why);
+    if (status == PF_OK) status = add(body, " \"\\\"\"");
+    if (status == PF_OK || !why.text[0]) return status == PF_OK ? PF_OK : no_memory(w);
+    char where[160];
+    (void)print_path(&here, where, sizeof where);
+    return pf_fail(w->error, status, "%s: %s", where, why.text);
+}
 
 static pf_status write_string(const writer *w, const json_t *schema, const path *at, pf_bytes *body)
 {
     int32_t least, most;
+    const json_t *pattern = json_object_get(schema, "pattern");
+    if (pattern && (json_object_get(schema, "minLength") || json_object_get(schema, "maxLength")))
+        return refuse(w, PF_UNSUPPORTED, at, "pattern beside ", "minLength or maxLength");
+    if (pattern) return write_pattern(w, pattern, at, body);
     PF_TRY(read_counts(w, schema, at, "minLength", "maxLength", &least, &most));
     pf_status status;
     if (most < 0)
@@ -301,13 +373,12 @@ static pf_status write_object(writer *w, const json_t *schema, const path *at, p
 
 static pf_status write_type(writer *w, const char *type, const json_t *schema, const path *at, pf_bytes *body)
 {
-    static const char *const plain[][2] = { { "integer", "json-integer" },
-                                            { "number", "json-number" },
-                                            { "boolean", "json-boolean" },
-                                            { "null", "\"null\"" } };
+    static const char *const plain[][2] = { { "boolean", "json-boolean" }, { "null", "\"null\"" } };
     if (strcmp(type, "object") == 0) return write_object(w, schema, at, body);
     if (strcmp(type, "array") == 0) return write_array(w, schema, at, body);
     if (strcmp(type, "string") == 0) return write_string(w, schema, at, body);
+    if (strcmp(type, "integer") == 0 || strcmp(type, "number") == 0)
+        return write_number(w, schema, at, type[0] == 'i', body);
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strcmp(plain[i][0], type) == 0) return add(body, plain[i][1]) == PF_OK ? PF_OK : no_memory(w);
     return refuse(w, PF_INVALID, at, "the type ", type);
@@ -326,7 +397,8 @@ static pf_status check_keywords(const writer *w, const json_t *schema, const pat
 {
     static const char *const known[] = { "type", "enum", "const", "anyOf", "allOf", "$ref", "properties", "required",
                                          "additionalProperties", "items", "minItems", "maxItems", "minLength",
-                                         "maxLength",
+                                         "maxLength", "pattern", "oneOf", "minimum", "maximum", "exclusiveMinimum",
+                                         "exclusiveMaximum",
                                          /* these describe */
                                          "title", "description", "default", "examples", "example", "deprecated",
                                          "readOnly", "writeOnly", "format", "$schema", "$id", "$comment", "$defs",
@@ -356,6 +428,20 @@ static pf_status write_any_of(writer *w, const json_t *list, const path *at, pf_
     return PF_OK;
 }
 
+/* No text may fit two of the schemas. */
+static pf_status check_one_of(const writer *w, const json_t *list, const path *at)
+{
+    char what[64];
+    if (json_array_size(list) > MOST_ONE_OF) return refuse(w, PF_LIMIT, at, "oneOf of more than 32 schemas", "");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        for (size_t j = 0; j < i; j++) {
+            if (pf_schemas_are_disjoint(w->root, json_array_get(list, j), json_array_get(list, i))) continue;
+            snprintf(what, sizeof what, "%zu and %zu, which a text may fit both,", j, i);
+            return refuse(w, PF_UNSUPPORTED, at, "oneOf of schemas ", what);
+        }
+    return PF_OK;
+}
+
 static pf_status write_enum(const writer *w, const json_t *list, const path *at, pf_bytes *body)
 {
     if (!json_is_array(list) || json_array_size(list) == 0)
@@ -365,25 +451,6 @@ static pf_status write_enum(const writer *w, const json_t *list, const path *at,
         PF_TRY(add_constant(w, json_array_get(list, i), body));
     }
     return PF_OK;
-}
-
-/* The schema at "#/a/b" of the document; NULL: there is none. */
-static const json_t *find_reference(const json_t *root, const char *reference)
-{
-    if (reference[0] != '#' || (reference[1] != '\0' && reference[1] != '/')) return NULL;
-    const json_t *at = root;
-    for (const char *word = reference + 1; *word == '/' && at;) {
-        char key[256];
-        size_t n = 0;
-        for (word++; *word && *word != '/' && n + 1 < sizeof key; word++) {
-            const bool is_escape = *word == '~' && (word[1] == '0' || word[1] == '1');
-            key[n++] = is_escape ? (word[1] == '0' ? '~' : '/') : *word;
-            if (is_escape) word++;
-        }
-        key[n] = '\0';
-        at = *word && *word != '/' ? NULL : json_object_get(at, key);
-    }
-    return at;
 }
 
 static pf_status write_schema(writer *w, const json_t *schema, const path *at, pf_bytes *body);
@@ -402,7 +469,7 @@ static pf_status add_named(writer *w, const json_t *schema, const path *at, cons
 static pf_status write_reference(writer *w, const json_t *reference, const path *at, pf_bytes *body)
 {
     const char *word = json_string_value(reference);
-    const json_t *target = word ? find_reference(w->root, word) : NULL;
+    const json_t *target = word ? pf_schema_find(w->root, word) : NULL;
     if (!target) return refuse(w, PF_UNSUPPORTED, at, "the $ref ", word ? word : "that is no string");
     const char *known = json_string_value(json_object_get(w->references, word));
     rule_name name;
@@ -416,21 +483,10 @@ static pf_status write_reference(writer *w, const json_t *reference, const path 
     return add(body, name) == PF_OK ? PF_OK : no_memory(w);
 }
 
-/* The types that a schema may have, where it says nothing else: by what it says of objects, lists and strings. */
-static const char *implied_type(const json_t *schema)
-{
-    if (json_object_get(schema, "properties") || json_object_get(schema, "required") ||
-        json_object_get(schema, "additionalProperties"))
-        return "object";
-    if (json_object_get(schema, "items") || json_object_get(schema, "minItems") || json_object_get(schema, "maxItems"))
-        return "array";
-    return json_object_get(schema, "minLength") || json_object_get(schema, "maxLength") ? "string" : NULL;
-}
-
 static pf_status write_types(writer *w, const json_t *schema, const path *at, pf_bytes *body)
 {
     const json_t *type = json_object_get(schema, "type");
-    const char *implied = implied_type(schema);
+    const char *implied = pf_schema_implied_type(schema);
     if (json_is_string(type)) return write_type(w, json_string_value(type), schema, at, body);
     if (!type)
         return implied ? write_type(w, implied, schema, at, body)
@@ -463,18 +519,22 @@ static pf_status write_schema(writer *w, const json_t *schema, const path *at, p
     PF_TRY(check_keywords(w, schema, at));
     PF_TRY(check_values(w, schema, at));
     const json_t *constant = json_object_get(schema, "const"), *values = json_object_get(schema, "enum");
-    const json_t *any = json_object_get(schema, "anyOf"), *all = json_object_get(schema, "allOf");
+    const json_t *one = json_object_get(schema, "oneOf"), *any = one ? one : json_object_get(schema, "anyOf");
+    const json_t *all = json_object_get(schema, "allOf");
     const json_t *reference = json_object_get(schema, "$ref");
     if (constant) return add_constant(w, constant, body);
     if (values) return write_enum(w, values, at, body);
-    if ((any || all || reference) && implied_type(schema))
+    if ((any || all || reference) && pf_schema_implied_type(schema))
         return refuse(w, PF_UNSUPPORTED, at,
                       reference ? "$ref beside "
+                      : one     ? "oneOf beside "
                       : any     ? "anyOf beside "
                                 : "allOf beside ",
-                      implied_type(schema));
+                      pf_schema_implied_type(schema));
     if (reference) return write_reference(w, reference, at, body);
     if (all && json_array_size(all) != 1) return refuse(w, PF_UNSUPPORTED, at, "allOf of ", "other than one schema");
+    if (one && json_object_get(schema, "anyOf")) return refuse(w, PF_UNSUPPORTED, at, "oneOf beside ", "anyOf");
+    if (one) PF_TRY(check_one_of(w, one, at));
     if (any || all) return write_any_of(w, any ? any : all, at, body);
     return write_types(w, schema, at, body);
 }

@@ -1,10 +1,12 @@
 /*
  * Writes a JSON Schema as rules of a grammar (grammar/grammar.h): the texts are JSON documents that the schema allows.
  *
- *      type (one or a list), enum, const, anyOf, $ref into the same document, allOf of one
+ *      type (one or a list), enum, const, anyOf, $ref into the same document, allOf of one; oneOf where no text fits two of its schemas,
+ *                which is known by their types, their values, or the values of a property that both require
  *      object    properties, required, additionalProperties        properties come in the schema's order
  *      array     items, minItems, maxItems
- *      string    minLength, maxLength
+ *      string    minLength, maxLength; or pattern (grammar/schema_pattern.h)
+ *      number    minimum, maximum, exclusiveMinimum, exclusiveMaximum: whole numbers, but of type integer any
  *
  * Words that describe (title, description, default, examples, format, ...) change nothing. Any other keyword is refused by its name: a text
  * that breaks it would be made. Where properties are named and additionalProperties is not, there are no others: that is narrower than the

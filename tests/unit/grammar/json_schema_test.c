@@ -98,6 +98,73 @@ static void constants_alternatives_and_references(void **state)
           "{\"next\":{\"next\":{\"next\":null}}}", "|", "{}", "{\"next\":{}}");
 }
 
+static void schemas_of_which_one_fits(void **state)
+{
+    (void)state;
+    CHECK("{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": [\"string\", \"null\"]}]}", "1", "\"x\"", "null", "|", "[]",
+          "1.5");
+    CHECK("{\"oneOf\": [{\"enum\": [1, 2]}, {\"const\": 3}, {\"$ref\": \"#/$defs/t\"}], \"$defs\": {\"t\": {\"type\": "
+          "\"boolean\"}}}",
+          "1", "3", "true", "|", "4");
+    CHECK("{\"oneOf\": [{\"properties\": {\"kind\": {\"const\": \"a\"}, \"x\": {\"type\": \"integer\"}}, \"required\": "
+          "[\"kind\"]},"
+          "{\"properties\": {\"kind\": {\"enum\": [\"b\", \"c\"]}}, \"required\": [\"kind\"]}]}",
+          "{\"kind\":\"a\",\"x\":1}", "{\"kind\":\"c\"}", "|", "{\"kind\":\"b\",\"x\":1}", "{\"x\":1}");
+}
+
+static void numbers_between_bounds(void **state)
+{
+    (void)state;
+    CHECK("{\"type\": \"integer\", \"minimum\": 3, \"exclusiveMaximum\": 12}", "3", "11", "|", "2", "12", "-5", "3.0");
+    CHECK("{\"type\": \"integer\", \"minimum\": 0.5, \"maximum\": 2.5}", "1", "2", "|", "0", "3");
+    CHECK("{\"type\": \"integer\", \"minimum\": 5, \"exclusiveMinimum\": 5}", "6", "|", "5");
+    CHECK("{\"type\": \"integer\", \"minimum\": 6, \"exclusiveMinimum\": 5}", "6", "|", "5");
+    CHECK("{\"minimum\": 0.0, \"maximum\": 1}", "0.25", "1", "0", "|", "1.5", "-1", "\"x\"");
+    CHECK("{\"type\": [\"number\", \"null\"], \"exclusiveMinimum\": 0}", "0.001", "7", "null", "|", "0", "0.0", "-1");
+}
+
+static void texts_that_match_a_pattern(void **state)
+{
+    (void)state;
+    CHECK("{\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-\\\\d+$\"}", "\"AB-1\"", "\"ZZ-007\"", "|", "\"AB-\"",
+          "\"ab-1\"", "\"xAB-1\"", "1");
+    CHECK("{\"pattern\": \"b.?d\"}", "\"bd\"", "\"a bcd e\"",
+          "\"b\xc3\xa9"
+          "d\"",
+          "|", "\"bccd\"", "\"b\\nd\"");
+    CHECK("{\"pattern\": \"^(?:a|bc)*?x$|^y\"}", "\"x\"", "\"abcax\"", "\"yes\"", "|", "\"bx\"", "\"ny\"");
+    CHECK("{\"pattern\": \"^[^a-z\\\\s]+$\"}", "\"A\\\"\\\\\"", "\"\xc3\xa9\"", "|", "\"a\"", "\" \"", "\"\\t\"",
+          "\"\"");
+    CHECK("{\"pattern\": \"^\\\\w{2,3}\\\\.\\\\s\\\\D$\"}", "\"a_. x\"", "\"a1B.\\tx\"", "|", "\"a. x\"", "\"ab. 1\"",
+          "\"ab,  x\"");
+    CHECK("{\"pattern\": \"^\\\"\\\\\\\\$\"}", "\"\\\"\\\\\"", "|", "\"\"", "\"x\"");
+    CHECK("{\"pattern\": \"^$\"}", "\"\"", "|", "\"a\"");
+    CHECK("{\"pattern\": \"^(a*)*$\"}", "\"\"", "\"aaa\"", "|", "\"b\"");
+}
+
+static void patterns_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = { "(",     ")",      "a)",   "[",       "[a",        "a{2",
+                                            "a{}",   "a{3,2}", "*",    "a**",     "(?!a)",     "(?<n>a)",
+                                            "\\\\b", "\\\\1",  "\\\\", "[z-a]",   "[\\\\d-z]", "a^b",
+                                            "a$b",   "[]",     "{1}",  "a{9999}", "[\xc3\xa9]" };
+    for (size_t i = 0; i < PF_COUNT(patterns); i++) {
+        char schema[64];
+        pf_error error = { 0 };
+        snprintf(schema, sizeof schema, "{\"pattern\": \"%s\"}", patterns[i]);
+        if (grammar_of(schema, &error)) fail_msg("taken: %s", schema);
+        if (error.status != PF_INVALID && error.status != PF_UNSUPPORTED)
+            fail_msg("%s: %d %s", schema, error.status, error.text);
+    }
+    static char deep[512] = "{\"pattern\": \"";
+    pf_error error = { 0 };
+    for (int32_t i = 0; i < 40; i++) strcat(deep, "(");
+    strcat(deep, "\"}");
+    assert_null(grammar_of(deep, &error));
+    assert_int_equal(error.status, PF_LIMIT);
+}
+
 static void schemas_that_are_not_followed_are_refused_by_name(void **state)
 {
     (void)state;
@@ -106,10 +173,25 @@ static void schemas_that_are_not_followed_are_refused_by_name(void **state)
         pf_status status;
         const char *says;
     } cases[] = {
-        { "{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"x\"}}}", PF_UNSUPPORTED,
-          "schema.properties.a: the keyword pattern is not supported" },
-        { "{\"oneOf\": []}", PF_UNSUPPORTED, "the keyword oneOf" },
-        { "{\"minimum\": 1}", PF_UNSUPPORTED, "the keyword minimum" },
+        { "{\"properties\": {\"a\": {\"type\": \"string\", \"not\": {}}}}", PF_UNSUPPORTED,
+          "schema.properties.a: the keyword not is not supported" },
+        { "{\"oneOf\": []}", PF_INVALID, "expected a list of schemas" },
+        { "{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}", PF_UNSUPPORTED,
+          "oneOf of schemas 0 and 1" },
+        { "{\"oneOf\": [{\"const\": 1}, {\"enum\": [2, 1.0]}]}", PF_UNSUPPORTED, "oneOf of schemas 0 and 1" },
+        { "{\"oneOf\": [{\"type\": \"null\"}], \"anyOf\": [{}]}", PF_UNSUPPORTED, "oneOf beside anyOf" },
+        { "{\"oneOf\": [{\"properties\": {\"k\": {\"const\": 1}}}, {\"properties\": {\"k\": {\"const\": 2}}, "
+          "\"required\": [\"k\"]}]}",
+          PF_UNSUPPORTED, "oneOf of schemas 0 and 1" },
+        { "{\"minimum\": \"1\"}", PF_INVALID, "schema.minimum: expected a number" },
+        { "{\"type\": \"number\", \"maximum\": 0.5}", PF_UNSUPPORTED, "schema.maximum" },
+        { "{\"type\": \"integer\", \"maximum\": 1e300}", PF_UNSUPPORTED, "schema.maximum" },
+        { "{\"type\": \"integer\", \"minimum\": 2, \"maximum\": 1}", PF_INVALID, "no number is between" },
+        { "{\"exclusiveMinimum\": true}", PF_INVALID, "schema.exclusiveMinimum" },
+        { "{\"pattern\": \"(?=a)\"}", PF_UNSUPPORTED,
+          "schema.pattern: a group of this kind is not supported at byte 1" },
+        { "{\"pattern\": 5}", PF_INVALID, "schema.pattern: expected a string" },
+        { "{\"pattern\": \"a\", \"maxLength\": 5}", PF_UNSUPPORTED, "pattern beside minLength or maxLength" },
         { "{\"allOf\": [{}, {}]}", PF_UNSUPPORTED, "allOf" },
         { "{\"anyOf\": [{}], \"properties\": {}}", PF_UNSUPPORTED, "anyOf beside object" },
         { "{\"$ref\": \"http://elsewhere\"}", PF_UNSUPPORTED, "the $ref http://elsewhere" },
@@ -149,6 +231,17 @@ static void hostile_schemas_are_refused(void **state)
     for (int32_t i = 0; i < 100; i++) strcat(deep, "}");
     assert_null(grammar_of(deep, &error));
     assert_int_equal(error.status, PF_LIMIT);
+    static char many[4096] = "{\"oneOf\":[";
+    for (int32_t i = 0; i < 33; i++) sprintf(many + strlen(many), "%s{\"const\":%d}", i > 0 ? "," : "", i);
+    strcat(many, "]}");
+    assert_null(grammar_of(many, &error));
+    assert_int_equal(error.status, PF_LIMIT);
+    static char knot[8192] =
+        "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"anyOf\":[";
+    for (int32_t i = 0; i < 200; i++) sprintf(knot + strlen(knot), "%s{\"$ref\":\"#/$defs/a\"}", i > 0 ? "," : "");
+    strcat(knot, "]}}}");
+    assert_null(grammar_of(knot, &error)); /* each way through the references is another one */
+    assert_int_equal(error.status, PF_UNSUPPORTED);
     static char wide[1 << 17] = "{\"properties\":{";
     for (int32_t i = 0; i < 3000; i++) sprintf(wide + strlen(wide), "%s\"p%d\":{}", i > 0 ? "," : "", i);
     strcat(wide, "}}");
@@ -165,6 +258,10 @@ int main(void)
         cmocka_unit_test(objects),
         cmocka_unit_test(arrays_and_lengths),
         cmocka_unit_test(constants_alternatives_and_references),
+        cmocka_unit_test(schemas_of_which_one_fits),
+        cmocka_unit_test(numbers_between_bounds),
+        cmocka_unit_test(texts_that_match_a_pattern),
+        cmocka_unit_test(patterns_that_are_none_are_refused),
         cmocka_unit_test(schemas_that_are_not_followed_are_refused_by_name),
         cmocka_unit_test(hostile_schemas_are_refused),
     };

@@ -127,6 +127,11 @@ bool pf_api_write_call(pf_tool_format format, bool names_before, const json_t *t
         return pf_api_refuse(error, 400, "tool_choice",
                              "tool_choice: the chat template teaches no form of calls that is known here; expected "
                              "\"auto\" or \"none\"");
+    if (format == PF_TOOLS_TAGS)
+        return pf_api_refuse(
+            error, 400, "tool_choice",
+            "tool_choice: arguments stand between tags in this chat template's calls, to which a text is not "
+            "held; expected \"auto\" or \"none\"");
     return add_common(out, error) &&
            add_calls(format, names_before && format == PF_TOOLS_MISTRAL, tools, name, out, error) &&
            add(out, root, error);

@@ -3,6 +3,9 @@
  *                      |               |
  *                      +----- { [ -----+--> VALUE --balanced--> AFTER --> GIVE (each call) --> TEXT
  *                      |                       |                  |
+ *                      |                       |                  |
+ *                      +-- <function= --> TAGS -+- </function> ---+      of Qwen3-Coder
+ *                      |                       |                  |
  *                      +--- anything else -----+------------------+--> the bytes are text
  */
 #include "serve/tool_calls.h"
@@ -12,11 +15,13 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "serve/tool_tags.h"
 
-enum { TEXT, OPEN, NAME, VALUE, AFTER, GIVE, PLAIN };
+enum { TEXT, OPEN, NAME, VALUE, TAGS, AFTER, GIVE, PLAIN };
 enum { MAX_NAME_BYTES = 256 };
 
 static const char hermes_open[] = "<tool_call>", hermes_close[] = "</tool_call>";
+static const char tags_open[] = "<function=", tags_close[] = "</function>";
 static const char mistral_open[] = "[TOOL_CALLS]", mistral_args[] = "[ARGS]";
 static const char llama_open[] = "<|python_tag|>";
 
@@ -26,11 +31,17 @@ pf_tool_format pf_tool_format_of(const pf_chat_template *chat)
 {
     if (!chat) return PF_TOOLS_NONE;
     if (pf_chat_template_mentions(chat, mistral_open)) return PF_TOOLS_MISTRAL;
-    if (pf_chat_template_mentions(chat, "<function=")) return PF_TOOLS_NONE; /* of Qwen3-Coder: not JSON */
-    if (pf_chat_template_mentions(chat, hermes_open)) return PF_TOOLS_HERMES;
+    if (pf_chat_template_mentions(chat, hermes_open))
+        return pf_chat_template_mentions(chat, tags_open) ? PF_TOOLS_TAGS : PF_TOOLS_HERMES;
     const bool is_llama =
         pf_chat_template_mentions(chat, "ipython") && pf_chat_template_mentions(chat, "\"parameters\"");
     return is_llama ? PF_TOOLS_LLAMA : PF_TOOLS_NONE;
+}
+
+/* Calls stand between <tool_call> and </tool_call>. */
+static bool has_tags(pf_tool_format format)
+{
+    return format == PF_TOOLS_HERMES || format == PF_TOOLS_TAGS;
 }
 
 const char *const *pf_tool_format_marks(pf_tool_format format)
@@ -38,15 +49,12 @@ const char *const *pf_tool_format_marks(pf_tool_format format)
     static const char *const none[] = { NULL }, *const hermes[] = { hermes_open, hermes_close, NULL },
                              *const llama[] = { llama_open, NULL },
                              *const mistral[] = { mistral_open, mistral_args, NULL };
-    return format == PF_TOOLS_HERMES    ? hermes
-           : format == PF_TOOLS_LLAMA   ? llama
-           : format == PF_TOOLS_MISTRAL ? mistral
-                                        : none;
+    return has_tags(format) ? hermes : format == PF_TOOLS_LLAMA ? llama : format == PF_TOOLS_MISTRAL ? mistral : none;
 }
 
 static const char *mark_of(const pf_tool_scan *s)
 {
-    return s->format == PF_TOOLS_HERMES ? hermes_open : mistral_open;
+    return has_tags(s->format) ? hermes_open : mistral_open;
 }
 
 void pf_tool_scan_begin(pf_tool_scan *s, pf_tool_format format, const json_t *tools)
@@ -167,9 +175,17 @@ static json_t *read_calls(const pf_tool_scan *s, const json_t *value)
     return NULL;
 }
 
+static json_t *read_tags(const pf_tool_scan *s, const char *text, size_t end)
+{
+    const size_t n = end - (sizeof tags_close - 1) - s->value;
+    json_t *call = pf_tool_tags_read(text + s->value, n, s->tools);
+    return call ? json_pack("[o]", call) : NULL;
+}
+
 /* The value [s->value, end) as calls. */
 static json_t *read_value(const pf_tool_scan *s, const char *text, size_t end)
 {
+    if (s->format == PF_TOOLS_TAGS) return read_tags(s, text, end);
     json_t *value = parse(text + s->value, end - s->value), *whole = NULL;
     if (s->name[1] > s->name[0])
         whole = json_pack("{s:s%, s:O*}", "name", text + s->name[0], s->name[1] - s->name[0], "arguments", value);
@@ -254,6 +270,33 @@ static bool is_name_byte(char c)
            c == '.';
 }
 
+static bool open_tags(pf_tool_scan *s, const char *text, size_t n, bool is_whole, pf_tool_part *out, bool *goes_on)
+{
+    const answer tag = s->look < n ? stands_at(text, s->look, n, tags_open) : NO;
+    if (tag == NO || (tag == MAYBE && is_whole)) return give_up(s, out);
+    *goes_on = tag == YES;
+    if (tag == MAYBE) return false;
+    s->look += sizeof tags_open - 1;
+    s->value = s->look;
+    s->state = TAGS;
+    return false;
+}
+
+/* Looks for the end of a function. */
+static bool step_tags(pf_tool_scan *s, const char *text, size_t n, bool is_whole, pf_tool_part *out, bool *goes_on)
+{
+    s->look = find(text, s->look, n, tags_close, is_whole);
+    const answer close = s->look < n ? stands_at(text, s->look, n, tags_close) : NO;
+    *goes_on = close == YES || is_whole;
+    if (close == YES) {
+        s->look += sizeof tags_close - 1;
+        s->state = AFTER;
+    } else if (is_whole) {
+        return give_up(s, out);
+    }
+    return false;
+}
+
 static bool step_open(pf_tool_scan *s, const char *text, size_t n, bool is_whole, pf_tool_part *out, bool *goes_on)
 {
     s->look = skip_blanks(text, s->look, n);
@@ -269,6 +312,7 @@ static bool step_open(pf_tool_scan *s, const char *text, size_t n, bool is_whole
         if (tag == YES) s->look += sizeof llama_open - 1;
         if (tag == YES || (tag == MAYBE && !is_whole)) return false;
     }
+    if (s->format == PF_TOOLS_TAGS) return open_tags(s, text, n, is_whole, out, goes_on);
     const char c = s->look < n ? text[s->look] : '\0';
     if (c == '{' || (c == '[' && s->format == PF_TOOLS_MISTRAL)) {
         begin_value(s);
@@ -309,7 +353,7 @@ static bool step_name(pf_tool_scan *s, const char *text, size_t n, bool is_whole
 static bool step_after(pf_tool_scan *s, const char *text, size_t n, bool is_whole, pf_tool_part *out, bool *goes_on)
 {
     size_t end = s->look;
-    if (s->format == PF_TOOLS_HERMES) {
+    if (has_tags(s->format)) {
         const size_t close = skip_blanks(text, end, n);
         const answer found = close < n ? stands_at(text, close, n, hermes_close) : MAYBE;
         if (found == MAYBE && !is_whole) return false;
@@ -344,6 +388,7 @@ static bool step(pf_tool_scan *s, const char *text, size_t n, bool is_whole, pf_
     case TEXT: return step_text(s, text, n, is_whole, out, goes_on);
     case OPEN: return step_open(s, text, n, is_whole, out, goes_on);
     case NAME: return step_name(s, text, n, is_whole, out, goes_on);
+    case TAGS: return step_tags(s, text, n, is_whole, out, goes_on);
     case AFTER: return step_after(s, text, n, is_whole, out, goes_on);
     case GIVE: return step_give(s, out, goes_on);
     case VALUE:

@@ -2,6 +2,7 @@
  * Finds the calls of tools in the text that a model makes, in the form that its chat template teaches it.
  *
  *      Hermes, Qwen   text <tool_call>{"name": ..., "arguments": {...}}</tool_call> ...
+ *      Qwen3-Coder    text <tool_call><function=NAME><parameter=KEY>VALUE</parameter> ...</function></tool_call> ...  (serve/tool_tags.h)
  *      Llama 3        {"name": ..., "parameters": {...}} from the beginning on, several with ; between, also after <|python_tag|>
  *      Mistral        text [TOOL_CALLS] [{"name": ..., "arguments": {...}}, ...], or NAME[ARGS]{...} behind each [TOOL_CALLS]
  *
@@ -21,7 +22,13 @@
 
 #include "jinja/chat_template.h"
 
-typedef enum { PF_TOOLS_NONE, PF_TOOLS_HERMES, PF_TOOLS_LLAMA, PF_TOOLS_MISTRAL } pf_tool_format;
+typedef enum {
+    PF_TOOLS_NONE,
+    PF_TOOLS_HERMES,
+    PF_TOOLS_TAGS,
+    PF_TOOLS_LLAMA,
+    PF_TOOLS_MISTRAL
+} pf_tool_format; /* TAGS: of Qwen3-Coder */
 
 /* The form of a template, by its text; NULL: none. */
 pf_tool_format pf_tool_format_of(const pf_chat_template *chat);
@@ -36,7 +43,7 @@ typedef struct {
     int32_t n_calls;
     int32_t state;  /* the rest is internal */
     size_t look;    /* what has been looked at of it */
-    size_t value;   /* its JSON, once that has begun */
+    size_t value;   /* its JSON, or what is behind its first tag, once that has begun */
     size_t name[2]; /* its name where that is outside of the JSON: begin and end */
     int32_t depth;
     bool in_string, is_escaped, follows_call; /* follows_call: or nothing */

@@ -56,7 +56,8 @@ static sum scan_by(pf_tool_format format, const json_t *tools, const char *text,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const pf_tool_format formats[] = { PF_TOOLS_NONE, PF_TOOLS_HERMES, PF_TOOLS_LLAMA, PF_TOOLS_MISTRAL };
+    static const pf_tool_format formats[] = { PF_TOOLS_NONE, PF_TOOLS_HERMES, PF_TOOLS_TAGS, PF_TOOLS_LLAMA,
+                                              PF_TOOLS_MISTRAL };
     json_t *tools = json_pack("[{s:{s:s}}]", "function", "name", "f");
     char *text = malloc(size + 1);
     if (!text || !tools) return 0;

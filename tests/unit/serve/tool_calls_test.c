@@ -2,13 +2,15 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "serve/tool_calls.h"
 
 static json_t *two_tools(void)
 {
-    return json_pack("[{s:{s:s}}, {s:{s:s}}]", "function", "name", "f", "function", "name", "g");
+    return json_pack("[{s:{s:s}}, {s:{s:s, s:{s:{s:{s:s}, s:{s:[s, s]}}}}}]", "function", "name", "f", "function",
+                     "name", "g", "parameters", "properties", "n", "type", "number", "m", "type", "object", "null");
 }
 
 static void append(pf_bytes *out, const char *text, size_t n)
@@ -77,6 +79,32 @@ static void calls_of_hermes_are_found(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) assert_parts(PF_TOOLS_HERMES, cases[i][0], cases[i][1]);
 }
 
+static void calls_between_tags_are_found(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { "So.\n<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>",
+          "So.\n<f {\"x\":\"1\"}>" },
+        { "<tool_call><function=g><parameter=n>\n1.5\n</parameter>\n<parameter=m>{\"k\": []}</parameter>"
+          "<parameter=s>\na\n<b>\n\n</parameter></function></tool_call>\n<tool_call>\n<function=f>\n</function>",
+          "<g {\"n\":1.5,\"m\":{\"k\":[]},\"s\":\"a\\n<b>\\n\"}><f {}>" },
+        { "<tool_call><function=g><parameter=n>many</parameter></function></tool_call> more",
+          "<g {\"n\":\"many\"}> more" },
+    };
+    static const char *const texts[] = {
+        "<tool_call>\n<function=h>\n</function>",
+        "<tool_call>\n<function=f>\n<parameter=x>1</function>",
+        "<tool_call>\n<function=f>\n<parameter=x>1</parameter>",
+        "<tool_call>\n<function=f>\nx</function>",
+        "<tool_call>\n<func",
+        "<tool_call>{\"name\":\"f\"}</tool_call>",
+        "<tool_call><function=f",
+        "<tool_call><function=f</function>",
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) assert_parts(PF_TOOLS_TAGS, cases[i][0], cases[i][1]);
+    for (size_t i = 0; i < PF_COUNT(texts); i++) assert_parts(PF_TOOLS_TAGS, texts[i], texts[i]);
+}
+
 static void calls_of_llama_are_found(void **state)
 {
     (void)state;
@@ -136,6 +164,24 @@ static pf_tool_format format_of(const char *name)
     return format;
 }
 
+/* Of Qwen3-Coder, whose template has the marks of Hermes, too. */
+static void tags_of_a_function_in_a_template_are_the_form_of_calls(void **state)
+{
+    (void)state;
+    static const char text[] = "{{ '<tool_call>\n<function=' + messages[0].content + '>' }}";
+    char path[] = "/tmp/pilotfish-template-XXXXXX";
+    pf_chat_template *chat = NULL;
+    pf_error error = { 0 };
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_true(write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    assert_int_equal(close(file), 0);
+    assert_ok(pf_chat_template_open_file("models/target", path, &chat, &error), error);
+    assert_int_equal(pf_tool_format_of(chat), PF_TOOLS_TAGS);
+    pf_chat_template_close(chat);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void a_template_says_which_form_calls_have(void **state)
 {
     (void)state;
@@ -153,9 +199,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_hermes_are_found),
+        cmocka_unit_test(calls_between_tags_are_found),
         cmocka_unit_test(calls_of_llama_are_found),
         cmocka_unit_test(calls_of_mistral_are_found),
         cmocka_unit_test(what_is_no_call_of_a_known_tool_stays_text),
+        cmocka_unit_test(tags_of_a_function_in_a_template_are_the_form_of_calls),
         cmocka_unit_test(a_template_says_which_form_calls_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

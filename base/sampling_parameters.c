@@ -13,6 +13,8 @@ pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
         return pf_fail(error, PF_INVALID, "top_p is %g, expected 0 (off) to 1 (off)", (double)sampling->top_p);
     if (!(sampling->min_p >= 0.0f && sampling->min_p <= 1.0f))
         return pf_fail(error, PF_INVALID, "min_p is %g, expected 0 (off) to 1", (double)sampling->min_p);
+    if (!(sampling->typical_p >= 0.0f && sampling->typical_p <= 1.0f))
+        return pf_fail(error, PF_INVALID, "typical_p is %g, expected 0 (off) to 1 (off)", (double)sampling->typical_p);
     return PF_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "base/status.h"
 
 /* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
- * 0 <= min_p <= 1. */
+ * 0 <= min_p <= 1, 0 <= typical_p <= 1. */
 PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
 
 /* PF_INVALID likewise: penalties that are not finite or out of range, counts that are negative or too large, biases that are NaN or

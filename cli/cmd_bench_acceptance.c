@@ -108,10 +108,11 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
 {
     const pf_acceptance_figures *f = &run->total;
     json_t *length = setting->draft_len == PF_DRAFT_LEN_AUTO ? json_string("auto") : json_integer(setting->draft_len);
-    json_t *object = json_pack("{s:s, s:o, s:o, s:i, s:o, s:o, s:I, s:i}", "method", method_of(setting), "temperature",
-                               pf_json_float(setting->temperature), "draft_len", length, "top_k", o->sampling.top_k,
-                               "top_p", pf_json_float(o->sampling.top_p), "min_p", pf_json_float(o->sampling.min_p),
-                               "seed", (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
+    json_t *object =
+        json_pack("{s:s, s:o, s:o, s:i, s:o, s:o, s:o, s:I, s:i}", "method", method_of(setting), "temperature",
+                  pf_json_float(setting->temperature), "draft_len", length, "top_k", o->sampling.top_k, "top_p",
+                  pf_json_float(o->sampling.top_p), "min_p", pf_json_float(o->sampling.min_p), "typical_p",
+                  pf_json_float(o->sampling.typical_p), "seed", (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
     if (!object) return NULL;
     json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
     json_object_set_new(object, "skipped", json_integer((json_int_t)run->n_skipped));

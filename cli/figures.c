@@ -65,6 +65,8 @@ const char *pf_method_name(pf_method method)
     case PF_METHOD_REJECTION: return "rejection";
     case PF_METHOD_BLOCK: return "block";
     case PF_METHOD_COUPLED: return "coupled";
+    case PF_METHOD_TYPICAL: return "typical";
+    case PF_METHOD_TRAVERSAL: return "traversal";
     case PF_METHOD_AUTO: break;
     }
     return "auto";

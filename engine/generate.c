@@ -175,6 +175,9 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
             error, PF_UNSUPPORTED,
             "the verifier, %s, does not apply penalties, logit biases and min_tokens, which the request needs",
             s->verifier_info.model_id);
+    if (q->sampling.typical_p > 0.0f && q->sampling.typical_p < 1.0f && !s->verifier_info.applies_typical_p)
+        return pf_fail(error, PF_UNSUPPORTED, "the verifier, %s, does not apply typical_p, which the request needs",
+                       s->verifier_info.model_id);
     if (q->logprobs < 0 || q->logprobs > 1 + PF_MAX_LOGPROBS)
         return pf_fail(error, PF_INVALID, "log-probabilities of %d likeliest tokens, expected 0 to %d", q->logprobs - 1,
                        PF_MAX_LOGPROBS);

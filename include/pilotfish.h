@@ -423,11 +423,13 @@ typedef struct {
 
     pf_logit_rules rules; /* penalties, biases, min_tokens, allowed tokens; n_prompt is not read: the prompt is */
 
-    /* Log-probabilities, from a verifier of this process: 0: none; 1 + n: of each committed token, and of the n likeliest there, up to
+    /* Log-probabilities: 0: none; 1 + n: of each committed token, and of the n likeliest there, up to
      * PF_MAX_LOGPROBS. on_logprobs is called with them, before on_token of the same token; what it points to is borrowed for the
      * call. They cost a pass over the logits of each token, and change no text. */
     int32_t logprobs;
     void (*on_logprobs)(void *user, const pf_token_logprobs *logprobs);
+
+    pf_typical typical; /* thresholds of PF_METHOD_TYPICAL; zeroed: those of the paper's code */
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };

@@ -80,12 +80,13 @@ uint64_t pf_now_ns(void);
 
 /* ---- sampling ----------------------------------------------------------------------------------------------------- */
 
-/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. All zero is greedy. */
+/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p, typical-p. All zero is greedy. */
 typedef struct {
     float temperature; /* 0: greedy; the fields below are then checked and unused */
     int32_t top_k;     /* 0: off */
     float top_p;       /* 0 or 1: off */
     float min_p;       /* 0: off */
+    float typical_p;   /* locally typical sampling (Meister et al. arXiv:2202.00666); 0 or 1: off */
     uint64_t seed;
 } pf_sampling;
 
@@ -132,7 +133,17 @@ typedef enum {
     PF_METHOD_REJECTION = 2, /* Leviathan et al. arXiv:2211.17192; needs draft distributions, else one-hot */
     PF_METHOD_BLOCK = 3,     /* Sun et al. arXiv:2403.10444 */
     PF_METHOD_COUPLED = 4,   /* shared Gumbel noise, arXiv:2408.07978; the only method that sends the seed */
+    PF_METHOD_TYPICAL =
+        5, /* typical acceptance, Cai et al. arXiv:2401.10774: the one lossy method, never chosen by auto */
+    PF_METHOD_TRAVERSAL = 6, /* Weng et al. arXiv:2505.12398: block verification of trees */
 } pf_method;
+
+/* Of PF_METHOD_TYPICAL: a draft token x is accepted where p(x) > min(epsilon, delta * exp(-H(p))), p being the target's distribution
+ * with the request's temperature and filters, H its entropy in nats. */
+typedef struct {
+    float epsilon; /* above 0 to 1; 0: 0.09 */
+    float delta;   /* above 0 to 1; 0: 0.3 */
+} pf_typical;
 
 typedef enum { PF_FINISH_NONE = 0, PF_FINISH_LENGTH = 1, PF_FINISH_STOP = 2, PF_FINISH_EOS = 3 } pf_finish;
 
@@ -179,7 +190,8 @@ typedef struct {
      * from, and for no other. */
     uint64_t client;
     pf_logit_rules rules;
-    int32_t logprobs; /* to a verifier of this process, not on the wire: as pf_request.logprobs */
+    int32_t logprobs;   /* to a verifier: as pf_request.logprobs */
+    pf_typical typical; /* to a verifier */
 } pf_open;
 
 typedef struct {
@@ -229,8 +241,7 @@ typedef struct {
     uint32_t
         propose_within_us; /* to a drafter: when the next proposal is of no use any more: it is cut short to be in time, to
                                     nothing if need be; 0: no limit */
-    const pf_token_logprobs
-        *logprobs; /* [n_tokens] of a verifier, where the open wants them; else NULL. Not on the wire */
+    const pf_token_logprobs *logprobs; /* [n_tokens] of a verifier, where the open wants them; else NULL */
 } pf_verdict;
 
 /* "I do not have this sequence (any more): open it again." */
@@ -294,6 +305,8 @@ typedef struct {
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends] ids that end a text (EOS) */
     bool any_vocabulary; /* of a drafter that proposes tokens of the text itself: it fits every vocabulary */
     bool applies_rules;  /* it takes the pf_logit_rules of an open: a session sends none to a verifier that does not */
+    bool applies_typical_p; /* likewise pf_sampling.typical_p */
+    bool gives_logprobs;    /* of a verifier: it answers pf_open.logprobs */
 } pf_model_info;
 
 /* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */

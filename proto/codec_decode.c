@@ -29,10 +29,12 @@ static pf_status take_sampling(const pf_codec_place *at, const pf_wire_sampling 
     PF_TRY(pf_codec_check_range(at, "sampling.top_k", wire->top_k, 0, INT32_MAX));
     PF_TRY(check_real(at, "sampling.top_p", wire->top_p, 0.0f, 1.0f));
     PF_TRY(check_real(at, "sampling.min_p", wire->min_p, 0.0f, 1.0f));
+    PF_TRY(check_real(at, "sampling.typical_p", wire->typical_p, 0.0f, 1.0f));
     out->temperature = wire->temperature;
     out->top_k = wire->top_k;
     out->top_p = wire->top_p;
     out->min_p = wire->min_p;
+    out->typical_p = wire->typical_p;
     out->seed = wire->seed;
     return PF_OK;
 }

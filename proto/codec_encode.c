@@ -46,6 +46,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->sampling.top_k = o->sampling.top_k;
         w->sampling.top_p = o->sampling.top_p;
         w->sampling.min_p = o->sampling.min_p;
+        w->sampling.typical_p = o->sampling.typical_p;
         w->sampling.seed = o->sampling.seed;
         w->sampling.repetition_penalty = o->rules.repetition_penalty;
         w->sampling.presence_penalty = o->rules.presence_penalty;

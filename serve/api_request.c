@@ -325,6 +325,12 @@ static bool read_min_p(const char *param, const json_t *value, pf_api_request *o
     return read_float(param, value, 0, 1, &out->sampling.min_p, error);
 }
 
+/* 0 is off, as 1 is. */
+static bool read_typical_p(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    return read_float(param, value, 0, 1, &out->sampling.typical_p, error);
+}
+
 /* ---- logit rules ---- */
 
 static bool read_repetition(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
@@ -626,6 +632,7 @@ static const struct {
     { "top_p", OF_BOTH, read_top_p },
     { "top_k", OF_BOTH, read_top_k },
     { "min_p", OF_BOTH, read_min_p },
+    { "typical_p", OF_BOTH, read_typical_p },
     { "seed", OF_BOTH, read_seed },
     { "n", OF_BOTH, read_n },
     { "stop", OF_BOTH, read_stop },

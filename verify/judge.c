@@ -63,11 +63,13 @@ static bool judges_exactly(const pf_judged *sequence, const pf_drafted *drafted)
     return pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
 }
 
-/* Whether a backend that draws does so for this sequence. Rows that rules change, and what is no plain draw or chain by rejection, are
- * drawn from here. */
+/* Whether a backend that draws does so for this sequence. Rows that rules change or typical-p filters, and what is no plain draw or chain
+ * by rejection, are drawn from here. */
 static bool can_be_drawn(const pf_judged *sequence, const pf_drafted *drafted)
 {
+    const float typical_p = sequence->sampling->typical_p;
     if (sequence->sampling->temperature == 0.0f || sequence->rules->is_active) return false;
+    if (typical_p > 0.0f && typical_p < 1.0f) return false;
     return judges_exactly(sequence, drafted) || (sequence->method == PF_METHOD_REJECTION && !drafted->parents);
 }
 

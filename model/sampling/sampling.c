@@ -1,5 +1,5 @@
 /*
- * The filters run on the probabilities before any is cut, as weights: top-k, top-p and min-p each set some to 0, and one
+ * The filters run on the probabilities before any is cut, as weights: top-k, top-p, min-p and typical-p each set some to 0, and one
  * factor at the end makes a distribution again. Sums of weights are in double: 150,000 floats lose more than a rare
  * token's share.
  */
@@ -93,12 +93,13 @@ static uint32_t digit_of(float weight, int place)
     return bits >> (N_PLACES - 1 - place) * DIGIT_BITS & (N_DIGITS - 1);
 }
 
-/* The digit at a place that the boundary has, all of whose first ones `left` have: what lies above it weighs less than
+/* The digit at a place that the boundary has, all of whose first ones the keys `left` have: what lies above it weighs less than
  * `target`, with it as much. *above grows by what lies above it; where rounding leaves all below the target, the least. */
-static uint32_t find_digit(const float *left, int32_t n_left, int place, double target, double *above)
+static uint32_t find_digit(const float *left, const float *weights, int32_t n_left, int place, double target,
+                           double *above)
 {
     double mass[N_DIGITS] = { 0.0 };
-    for (int32_t i = 0; i < n_left; i++) mass[digit_of(left[i], place)] += (double)left[i];
+    for (int32_t i = 0; i < n_left; i++) mass[digit_of(left[i], place)] += (double)weights[i];
     double before = *above;
     uint32_t last = 0;
     for (uint32_t d = N_DIGITS; d-- > 0;) {
@@ -117,7 +118,7 @@ static int32_t find_boundary(float *left, int32_t n_left, double target, double 
 {
     *mass_above = 0.0;
     for (int place = 0; place < N_PLACES; place++) {
-        const uint32_t digit = find_digit(left, n_left, place, target, mass_above);
+        const uint32_t digit = find_digit(left, left, n_left, place, target, mass_above);
         int32_t n = 0;
         for (int32_t i = 0; i < n_left; i++) {
             left[n] = left[i];
@@ -166,6 +167,70 @@ static void keep_top_p(const pf_kernels *kernels, const float *logits, float *we
     keep_best(kernels, logits, weights, n, count_positive(weights, n) - (n_equal - n_needed), scratch);
 }
 
+/* ---- typical-p --------------------------------------------------------------------------------------------------- */
+
+/* e^H of weights [n], which are probabilities of the logits at this temperature, some of them cut to 0, and *sum of them: with
+ * log w = (logit - top) / temperature + log w(top), H needs no logarithm a token. 0: the entropy is no number. */
+static double perplexity_of(const float *weights, const float *logits, int32_t n, float temperature, double *sum)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (weights[i] > weights[best]) best = i;
+    double total = 0.0, moment = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!(weights[i] > 0.0f)) continue;
+        total += (double)weights[i];
+        moment += (double)weights[i] * ((double)logits[i] - (double)logits[best]);
+    }
+    *sum = total;
+    const double perplexity = total / (double)weights[best] * exp(-moment / ((double)temperature * total));
+    return isfinite(perplexity) ? perplexity : 0.0;
+}
+
+/* min(p e^H, 1 / (p e^H)) of a weight, with scale = e^H / sum. */
+static float nearness_of(float weight, double scale)
+{
+    const double ratio = (double)weight * scale;
+    return (float)(ratio <= 1.0 ? ratio : 1.0 / ratio);
+}
+
+/* The least of keys [n] above which less than `target` weighs: as find_boundary, for keys that are not the weights. */
+static float find_nearest(float *keys, float *weights, int32_t n, double target)
+{
+    double mass_above = 0.0;
+    for (int place = 0; place < N_PLACES; place++) {
+        const uint32_t digit = find_digit(keys, weights, n, place, target, &mass_above);
+        int32_t n_left = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const float key = keys[i];
+            keys[n_left] = key;
+            weights[n_left] = weights[i];
+            n_left += digit_of(key, place) == digit;
+        }
+        n = n_left;
+    }
+    return keys[0];
+}
+
+/* Where the largest logit is infinite all that is left weighs the same, and stays. */
+static void keep_typical_p(const pf_sampling *sampling, const float *logits, float *weights, int32_t n, void *scratch)
+{
+    float *keys = scratch, *left = keys + n;
+    double sum;
+    const double perplexity = perplexity_of(weights, logits, n, sampling->temperature, &sum);
+    if (!(perplexity > 0.0)) return;
+    const double scale = perplexity / sum;
+    int32_t n_left = 0;
+    for (int32_t i = 0; i < n; i++) {
+        keys[n_left] = nearness_of(weights[i], scale);
+        left[n_left] = weights[i];
+        n_left += weights[i] > 0.0f;
+    }
+    const float least = find_nearest(keys, left, n_left, (double)sampling->typical_p * sum);
+    for (int32_t i = 0; i < n; i++)
+        if (nearness_of(weights[i], scale) < least) weights[i] = 0.0f;
+}
+
 /* ---- the distribution ------------------------------------------------------------------------------------------ */
 
 static pf_status one_hot_at_the_best(const pf_kernels *kernels, const float *logits, int32_t n, float *probabilities)
@@ -182,6 +247,11 @@ static bool cuts_mass(const pf_sampling *sampling)
     return sampling->top_p > 0.0f && sampling->top_p < 1.0f;
 }
 
+static bool cuts_typical(const pf_sampling *sampling)
+{
+    return sampling->typical_p > 0.0f && sampling->typical_p < 1.0f;
+}
+
 pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels *kernels, const float *logits,
                                    int32_t n_vocab, float *probabilities, void *scratch)
 {
@@ -193,7 +263,8 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
     const bool cut_p = cuts_mass(sampling);
     const bool cut_min = sampling->min_p > 0.0f;
-    if (!cut_k && !cut_p && !cut_min) return PF_OK;
+    const bool cut_typical = cuts_typical(sampling);
+    if (!cut_k && !cut_p && !cut_min && !cut_typical) return PF_OK;
 
     if (cut_k) keep_top_k(kernels, logits, probabilities, n_vocab, sampling->top_k, scratch);
     if (cut_p) keep_top_p(kernels, logits, probabilities, n_vocab, sampling->top_p, scratch);
@@ -201,6 +272,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
         keep_at_least(probabilities, probabilities, n_vocab, sampling->min_p * best);
     }
+    if (cut_typical) keep_typical_p(sampling, logits, probabilities, n_vocab, scratch);
     scale_to_one(probabilities, n_vocab);
     return PF_OK;
 }
@@ -233,7 +305,7 @@ pf_status pf_sampling_shortlist(const pf_sampling *sampling, const pf_kernels *k
 {
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < max_entries;
     const int32_t wanted = cut_k ? sampling->top_k : max_entries;
-    if (sampling->temperature == 0.0f || cuts_mass(sampling)) {
+    if (sampling->temperature == 0.0f || cuts_mass(sampling) || cuts_typical(sampling)) {
         PF_TRY(pf_sampling_distribution(sampling, kernels, logits, n_vocab, probabilities, scratch));
         const int32_t n = kernels->top(probabilities, n_vocab, wanted, 0.0f, ids, values, scratch);
         *n_entries = keep_entries(ids, values, n, 0.0f);

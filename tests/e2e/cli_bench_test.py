@@ -64,11 +64,13 @@ class Benchmarks(Case):
         prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"
                                    for i in range(4)))
         document = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
-                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "--top-p", "0.9", "--min-p", "0.05", "-n", "16")
+                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "--top-p", "0.9", "--min-p", "0.05", "--typical-p", "0.95",
+                                 "-n", "16")
         self.assertEqual([(r["temperature"], r["method"], r["draft_len"]) for r in document["runs"]][:2],
                          [(0, "greedy", 2), (0, "greedy", 4)])
         self.assertEqual(len(document["runs"]), 6)
-        self.assertEqual({(r["temperature"], r["top_p"], r["min_p"]) for r in document["runs"]}, {(0, 0.9, 0.05), (0.7, 0.9, 0.05)})
+        self.assertEqual({(r["temperature"], r["top_p"], r["min_p"], r["typical_p"]) for r in document["runs"]},
+                         {(0, 0.9, 0.05, 0.95), (0.7, 0.9, 0.05, 0.95)})
         for run in document["runs"]:
             self.assertEqual(run["requests"], 8)
             if run["method"] != "rejection":

@@ -37,7 +37,7 @@ static pf_open open_coupled = { UINT64_MAX,
                                 41,
                                 TOKENS,
                                 6,
-                                { 0.75f, 40, 0.9375f, 0.0625f, 0x123456789abcdef0u },
+                                { 0.75f, 40, 0.9375f, 0.0625f, 0.0f, 0x123456789abcdef0u },
                                 PF_METHOD_COUPLED,
                                 64,
                                 256,
@@ -75,6 +75,16 @@ static pf_open open_rules = { 13,
                               0,
                               { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3, NULL, NULL },
                               0 };
+static pf_open open_typical_p = {
+    .sequence = 14,
+    .incarnation = 1,
+    .tokens = TOKENS,
+    .n_tokens = 6,
+    .sampling = { .temperature = 1.0f, .typical_p = 0.8125f },
+    .method = PF_METHOD_REJECTION,
+    .max_draft = 4,
+    .max_declared = 64,
+};
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
@@ -106,6 +116,7 @@ static const struct {
     { "refusals", { .refusals = refusals_two, .n_refusals = 2 } },
     { "open_excluded", { .opens = &open_excluded, .n_opens = 1 } },
     { "open_rules", { .opens = &open_rules, .n_opens = 1 } },
+    { "open_typical_p", { .opens = &open_typical_p, .n_opens = 1 } },
 };
 
 static const pf_model_info golden_info = {

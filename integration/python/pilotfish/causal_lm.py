@@ -281,7 +281,7 @@ def _values(config: Any) -> Mapping[str, Any]:
 
 
 def _sampling(chosen: GenerationOptions, seed: int) -> SamplingValues:
-    return SamplingValues(chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p, seed)
+    return SamplingValues(chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p, seed, chosen.typical_p)
 
 
 class _Watch:

@@ -14,7 +14,7 @@ DEFAULT_NEW_TOKENS = 20     # of transformers, where nothing says how long
 DEFAULT_TOP_K = 50          # of transformers, where do_sample is set
 MAX_STOP_TOKENS = 64        # PF_MAX_STOP_TOKENS
 
-_READ = {"max_new_tokens", "max_length", "do_sample", "temperature", "top_k", "top_p", "min_p", "eos_token_id", "pad_token_id",
+_READ = {"max_new_tokens", "max_length", "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "eos_token_id", "pad_token_id",
          "bos_token_id", "num_return_sequences", "stop_strings", "max_time", "return_dict_in_generate"}
 
 # What changes the text, and the values of each that do not.
@@ -30,7 +30,7 @@ _NOT_SUPPORTED: dict[str, tuple[object, ...]] = {
     "output_scores": (False,), "output_logits": (False,), "output_attentions": (False,), "output_hidden_states": (False,),
 }
 _NOT_SUPPORTED_SAMPLING: dict[str, tuple[object, ...]] = {
-    "typical_p": (1,), "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (),
+    "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (),
 }
 _INSTEAD = {
     "assistant_model": "give the draft to from_pretrained: draft=PATH or draft_worker=ADDRESS",
@@ -57,6 +57,7 @@ class GenerationOptions:
     top_k: int                       # 0: off
     top_p: float                     # 0: off
     min_p: float                     # 0: off
+    typical_p: float                 # 0 or 1: off
     eos_token_ids: tuple[int, ...]
     pad_token_id: Optional[int]
     bos_token_id: Optional[int]
@@ -168,6 +169,7 @@ def resolve(call: Mapping[str, Any], config: Mapping[str, Any], model: Mapping[s
         top_k=_count({"top_k": top_k}, "top_k", 0, 0) or 0 if do_sample else 0,
         top_p=_number(merged, "top_p", 0.0, 0.0, 1.0, excluded=True) if do_sample else 0.0,
         min_p=_number(merged, "min_p", 0.0, 0.0, 1.0) if do_sample else 0.0,
+        typical_p=_number(merged, "typical_p", 1.0, 0.0, 1.0) if do_sample else 1.0,
         eos_token_ids=tuple(i for i in eos if i >= 0), pad_token_id=pad[0] if pad else eos[0] if eos else None,
         bos_token_id=bos[0] if bos else None, num_return_sequences=n_returned, stop_strings=strings,
         max_time=None if merged.get("max_time") is None else _number(merged, "max_time", 0.0, 0.0, float("inf")),

@@ -62,6 +62,7 @@ class SamplingValues(NamedTuple):
     top_p: float = 0.0
     min_p: float = 0.0
     seed: int = 0
+    typical_p: float = 0.0
 
 
 class Request(NamedTuple):

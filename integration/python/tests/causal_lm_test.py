@@ -323,9 +323,10 @@ class CausalLMTest(unittest.TestCase):
                             ("inputs_embeds", [1.0]), ("max_new_token", 5)):
             with self.assertRaisesRegex(ValueError, name):
                 self.model.generate(self.prompts[0], **{name: value})
-        with self.assertRaisesRegex(ValueError, "typical_p"):
-            self.model.generate(self.prompts[0], typical_p=0.5, do_sample=True)
-        for name, value in (("temperature", 0.0), ("top_p", 0.0), ("top_p", 1.5), ("top_k", -1), ("min_p", 2), ("seed", -1)):
+        with self.assertRaisesRegex(ValueError, "epsilon_cutoff"):
+            self.model.generate(self.prompts[0], epsilon_cutoff=0.5, do_sample=True)
+        for name, value in (("temperature", 0.0), ("top_p", 0.0), ("top_p", 1.5), ("top_k", -1), ("min_p", 2), ("typical_p", 1.5),
+                            ("seed", -1)):
             with self.assertRaisesRegex(ValueError, name):
                 self.model.generate(self.prompts[0], do_sample=True, **{name: value})
         with self.assertRaisesRegex(ValueError, "num_return_sequences"):

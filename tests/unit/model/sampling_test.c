@@ -265,7 +265,8 @@ static void a_shortlist_is_the_top_of_the_distribution(void **state)
         const pf_sampling sampling = { .temperature = trial % 11 == 0 ? 0.0f : 0.05f + 2.0f * drawn(trial, 1),
                                        .top_k = trial % 2 ? (int32_t)(drawn(trial, 2) * 40) : 0,
                                        .top_p = trial % 3 ? 1.0f : 0.05f + 0.9f * drawn(trial, 3),
-                                       .min_p = trial % 4 ? 0.0f : 0.5f * drawn(trial, 4) };
+                                       .min_p = trial % 4 ? 0.0f : 0.5f * drawn(trial, 4),
+                                       .typical_p = trial % 6 ? 0.0f : 0.05f + 0.9f * drawn(trial, 6) };
         check_shortlist(&sampling, logits, n_vocab, 1 + (int32_t)(drawn(trial, 5) * 70));
     }
 }
@@ -345,7 +346,7 @@ static void filters_give_what_transformers_warpers_give(void **state)
     pf_error error;
     if (pf_json_open("tests/golden/sampling/warpers.json", 1 << 20, &doc, &error) != PF_OK) fail_msg("%s", error.text);
     const json_t *cases = json_object_get(doc.root, "cases");
-    assert_true(json_array_size(cases) >= 60);
+    assert_true(json_array_size(cases) >= 80);
 
     for (size_t c = 0; c < json_array_size(cases); c++) {
         const json_t *item = json_array_get(cases, c);
@@ -354,6 +355,7 @@ static void filters_give_what_transformers_warpers_give(void **state)
             .top_k = (int32_t)number(item, "top_k"),
             .top_p = (float)number(item, "top_p"),
             .min_p = (float)number(item, "min_p"),
+            .typical_p = (float)number(item, "typical_p"),
         };
         assert_int_equal(pf_sampling_check(&sampling, NULL), PF_OK);
         const json_t *logits_json = json_object_get(item, "logits");
@@ -371,10 +373,10 @@ static void filters_give_what_transformers_warpers_give(void **state)
                 probabilities[i] > 0.0f && wanted[i] > 0.0f && fabsf(probabilities[i] - wanted[i]) > 1e-6f;
             /* Which of equal logits are in is not transformers' to say; how many, and with what share, is. */
             if (differs || kept_among_equals(logits, probabilities, n, i) != kept_among_equals(logits, wanted, n, i))
-                fail_msg("case %zu (%s, T %g, k %d, p %g, min %g), token %d: %.9g, expected %.9g", c,
+                fail_msg("case %zu (%s, T %g, k %d, p %g, min %g, typical %g), token %d: %.9g, expected %.9g", c,
                          json_string_value(json_object_get(item, "name")), (double)sampling.temperature, sampling.top_k,
-                         (double)sampling.top_p, (double)sampling.min_p, i, (double)probabilities[i],
-                         (double)wanted[i]);
+                         (double)sampling.top_p, (double)sampling.min_p, (double)sampling.typical_p, i,
+                         (double)probabilities[i], (double)wanted[i]);
         }
     }
     pf_json_close(&doc);
@@ -496,6 +498,99 @@ static void a_nucleus_of_equal_weights_has_the_largest_logits(void **state)
     assert_memory_equal(p, best, sizeof p);
 }
 
+/* |-log p - H| of weights [n], in nats; infinity for weights of 0. */
+static void define_distances(const float *weights, int32_t n, double *distances)
+{
+    double sum = 0.0, entropy = 0.0;
+    for (int32_t i = 0; i < n; i++) sum += (double)weights[i];
+    for (int32_t i = 0; i < n; i++)
+        if (weights[i] > 0.0f) entropy -= (double)weights[i] / sum * log((double)weights[i] / sum);
+    for (int32_t i = 0; i < n; i++)
+        distances[i] = weights[i] > 0.0f ? fabs(-log((double)weights[i] / sum) - entropy) : (double)INFINITY;
+}
+
+/* The typical set against its definition: sort by the distance to the entropy, add up, stop. */
+static void check_typical(const pf_sampling *before, const float *logits, int32_t n, float typical_p)
+{
+    float p[MOST_WEIGHTS], full[MOST_WEIGHTS];
+    double distances[MOST_WEIGHTS];
+    pf_sampling sampling = *before;
+    sampling.typical_p = typical_p;
+    distribution(before, logits, n, full);
+    distribution(&sampling, logits, n, p);
+    define_distances(full, n, distances);
+    double kept = 0.0, sum = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        double nearer = 0.0, as_near = 0.0; /* mass of what is clearly nearer than token i, and of what may be */
+        for (int32_t j = 0; j < n; j++) {
+            if (distances[j] < distances[i] - 1e-5) nearer += (double)full[j];
+            if (distances[j] < distances[i] + 1e-5) as_near += (double)full[j];
+        }
+        if (full[i] == 0.0f || nearer > (double)typical_p + 1e-5) assert_true(p[i] == 0.0f);
+        if (full[i] > 0.0f && as_near < (double)typical_p - 1e-5) assert_true(p[i] > 0.0f);
+        kept += p[i] > 0.0f ? (double)full[i] : 0.0;
+        sum += (double)p[i];
+    }
+    assert_true(kept >= (double)typical_p - 1e-5);
+    assert_true(fabs(sum - 1.0) < 1e-6);
+    for (int32_t i = 0; i < n; i++)
+        if (p[i] > 0.0f) assert_true(fabs((double)p[i] - (double)full[i] / kept) < 1e-6);
+}
+
+static void the_typical_set_is_nearest_to_the_entropy(void **state)
+{
+    (void)state;
+    static const float spreads[] = { 40.0f, 4.0f, 0.5f, 1e-4f };
+    srand(6);
+    float logits[MOST_WEIGHTS];
+    for (int trial = 0; trial < 1200; trial++) {
+        const int32_t n = trial % 100 == 0 ? MOST_WEIGHTS : 1 + rand() % 40;
+        const pf_sampling before = { .temperature = trial % 3 ? 1.0f : 0.3f + (float)(trial % 7),
+                                     .top_k = trial % 5 ? 0 : 7,
+                                     .top_p = trial % 7 ? 0.0f : 0.8f };
+        for (int32_t i = 0; i < n; i++)
+            logits[i] = trial % 2 ? (float)(rand() % 5) : (float)rand() / (float)RAND_MAX * spreads[trial / 2 % 4];
+        if (trial % 11 == 0 && n > 2) logits[1] = NAN, logits[2] = -INFINITY;
+        check_typical(&before, logits, n, (float)(1 + rand() % 99) / 100.0f);
+    }
+}
+
+static void the_likeliest_token_may_be_untypical(void **state)
+{
+    (void)state;
+    /* p = 0.4 and 0.1 six times, H = 1.75 nats: -log 0.1 is 0.55 from it, -log 0.4 is 0.83 */
+    const float logits[] = { 1.3862944f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
+    pf_sampling sampling = plain;
+    float p[7];
+    sampling.typical_p = 0.5f;
+    distribution(&sampling, logits, 7, p);
+    assert_true(p[0] == 0.0f);
+    for (int32_t i = 1; i < 7; i++) assert_true(fabsf(p[i] - 1.0f / 6.0f) < 1e-6f);
+    sampling.typical_p = 0.7f;
+    distribution(&sampling, logits, 7, p);
+    assert_true(fabsf(p[0] - 0.4f) < 1e-6f);
+}
+
+static void extreme_logits_have_a_typical_set(void **state)
+{
+    (void)state;
+    const pf_sampling sampling = { .temperature = 1.0f, .typical_p = 0.5f };
+    const float infinite[] = { 1.0f, INFINITY, INFINITY, NAN }, far[] = { 3e38f, -3e38f, NAN, -INFINITY };
+    const float shared[] = { 0.0f, 0.5f, 0.5f, 0.0f }, one[] = { 1.0f, 0.0f, 0.0f, 0.0f };
+    pf_sampling hot = sampling;
+    float p[4];
+    distribution(&sampling, infinite, 4, p);
+    assert_memory_equal(p, shared, sizeof p);
+    distribution(&sampling, far, 4, p);
+    assert_memory_equal(p, one, sizeof p);
+    hot.temperature = 1e38f;
+    distribution(&hot, (const float[]){ 1.0f, 2.0f, 3.0f, 4.0f }, 4, p);
+    for (int32_t i = 0; i < 4; i++) assert_true(p[i] == 0.25f);
+    hot.temperature = 1e-38f;
+    distribution(&hot, (const float[]){ 4.0f, 2.0f, 3.0f, 1.0f }, 4, p);
+    assert_memory_equal(p, one, sizeof p);
+}
+
 static void a_set_with_exactly_the_mass_top_p_is_enough(void **state)
 {
     (void)state;
@@ -558,6 +653,9 @@ static void parameters_out_of_range_are_named(void **state)
         { { .top_p = NAN }, "top_p" },
         { { .top_p = 1.0f, .min_p = -0.1f }, "min_p" },
         { { .top_p = 1.0f, .min_p = 1.5f }, "min_p" },
+        { { .typical_p = -0.1f }, "typical_p" },
+        { { .typical_p = 1.5f }, "typical_p" },
+        { { .typical_p = NAN }, "typical_p" },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_error error;
@@ -613,6 +711,9 @@ int main(void)
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
         cmocka_unit_test(a_nucleus_of_equal_weights_has_the_largest_logits),
+        cmocka_unit_test(the_typical_set_is_nearest_to_the_entropy),
+        cmocka_unit_test(the_likeliest_token_may_be_untypical),
+        cmocka_unit_test(extreme_logits_have_a_typical_set),
         cmocka_unit_test(a_set_with_exactly_the_mass_top_p_is_enough),
         cmocka_unit_test(a_large_vocabulary_sums_to_one_more_closely_than_floats_add_up),
         cmocka_unit_test(parameters_out_of_range_are_named),

@@ -45,6 +45,7 @@ SPOIL(temperature_nan, pf_open, x->sampling.temperature = NAN)
 SPOIL(top_k_negative, pf_open, x->sampling.top_k = -1)
 SPOIL(top_p_above, pf_open, x->sampling.top_p = 1.5f)
 SPOIL(min_p_infinite, pf_open, x->sampling.min_p = INFINITY)
+SPOIL(typical_p_negative, pf_open, x->sampling.typical_p = -0.25f)
 SPOIL(draft_beyond, pf_open, x->max_draft = 65)
 SPOIL(draft_none, pf_open, x->max_draft = 0)
 SPOIL(declared_beyond, pf_open, x->max_declared = 257)
@@ -117,6 +118,7 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].sampling.top_k is -1", IN_OPEN, top_k_negative, false },
         { "opens[0].sampling.top_p is 1.5", IN_OPEN, top_p_above, false },
         { "opens[0].sampling.min_p is inf", IN_OPEN, min_p_infinite, false },
+        { "opens[0].sampling.typical_p is -0.25", IN_OPEN, typical_p_negative, false },
         { "opens[0].limits.max_draft is 65", IN_OPEN, draft_beyond, false },
         { "opens[0].limits.max_draft is 0", IN_OPEN, draft_none, false },
         { "opens[0].limits.max_declared is 257", IN_OPEN, declared_beyond, false },

@@ -27,7 +27,8 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->next_round, b->next_round);
     assert_same_tokens(a->tokens, a->n_tokens, b->tokens, b->n_tokens);
     assert_true(a->sampling.temperature == b->sampling.temperature && a->sampling.top_p == b->sampling.top_p &&
-                a->sampling.min_p == b->sampling.min_p && a->sampling.top_k == b->sampling.top_k);
+                a->sampling.min_p == b->sampling.min_p && a->sampling.top_k == b->sampling.top_k &&
+                a->sampling.typical_p == b->sampling.typical_p);
     assert_int_equal(a->sampling.seed, b->sampling.seed);
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
@@ -297,6 +298,11 @@ static void recorded_messages_of_version_1_decode(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.any_vocabulary);
+    assert_false(info.applies_typical_p); /* likewise */
+    info.applies_typical_p = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.applies_typical_p);
     assert_int_equal(pf_model_ids(&info), 4096); /* likewise */
     info.n_ids = 5000;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

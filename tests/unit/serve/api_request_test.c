@@ -29,17 +29,19 @@ static void assert_refused(pf_api_kind kind, const char *body, int32_t status, c
 static void every_parameter_of_a_chat_is_read(void **state)
 {
     (void)state;
-    pf_api_request r = must_parse(
-        PF_API_CHAT,
-        "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"n\": 3,"
-        "\"max_completion_tokens\": 9, \"temperature\": 0.5, \"top_p\": 0.25, \"top_k\": 7, \"min_p\": 0.125,"
-        "\"seed\": 11, \"stop\": [\"a\", \"bc\"], \"ignore_eos\": true, \"stream\": true,"
-        "\"stream_options\": {\"include_usage\": true},"
-        "\"speculative\": {\"enabled\": false, \"draft_len\": 5, \"method\": \"coupled\", \"mark\": true}}");
+    pf_api_request r =
+        must_parse(PF_API_CHAT,
+                   "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"n\": 3,"
+                   "\"max_completion_tokens\": 9, \"temperature\": 0.5, \"top_p\": 0.25, \"top_k\": 7, \"min_p\": "
+                   "0.125, \"typical_p\": 0.75,"
+                   "\"seed\": 11, \"stop\": [\"a\", \"bc\"], \"ignore_eos\": true, \"stream\": true,"
+                   "\"stream_options\": {\"include_usage\": true},"
+                   "\"speculative\": {\"enabled\": false, \"draft_len\": 5, \"method\": \"coupled\", \"mark\": true}}");
     assert_string_equal(r.model, "m");
     assert_int_equal(r.n, 3);
     assert_int_equal(r.max_tokens, 9);
-    assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 0.25f && r.sampling.min_p == 0.125f);
+    assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 0.25f && r.sampling.min_p == 0.125f &&
+                r.sampling.typical_p == 0.75f);
     assert_int_equal(r.sampling.top_k, 7);
     assert_true(r.seed_given && r.sampling.seed == 11);
     assert_int_equal(r.n_stops, 2);
@@ -128,7 +130,7 @@ static void what_would_change_the_text_is_refused_by_name(void **state)
         { "\"logprobs\": true, \"top_logprobs\": 21", "top_logprobs" },
         { "\"top_logprobs\": 2", "top_logprobs" },
         { "\"tool_choice\": \"required\"", "tool_choice" },
-        { "\"typical_p\": 0.5", "typical_p" },
+        { "\"typical_p\": 1.5", "typical_p" },
         { "\"temperature\": -1", "temperature" },
         { "\"temperature\": \"hot\"", "temperature" },
         { "\"top_p\": 0", "top_p" },

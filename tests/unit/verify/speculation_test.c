@@ -526,6 +526,7 @@ typedef struct {
     pf_method method;
     pf_sampling sampling;
     uint64_t n_batches;
+    bool forgets_typical_p; /* the request does not say it: a wrong loop */
 } small_setting;
 
 enum { FEWER_BATCHES = BATCHES / 2 };
@@ -562,6 +563,7 @@ static double test_setting(const small_setting *setting, pf_peer *lookup, int32_
                                              .n_excluded = n_excluded,
                                              .rules = *rules };
             requests[i].sampling.seed = batch * AT_ONCE + i;
+            if (setting->forgets_typical_p) requests[i].sampling.typical_p = 0.0f;
         }
         pf_duet_run(p.verifier, drafter, requests, AT_ONCE, tamper, NULL, texts);
         for (int32_t i = 0; i < AT_ONCE; i++) {
@@ -698,6 +700,29 @@ static void a_block_over_models_has_the_targets_distribution(void **state)
             test_setting(&setting, NULL, declares[i], 0, i == 1 ? &penalties : &NO_RULES, NULL, &n_refused);
         if (tail < PF_CHI_FALSE_ALARM) fail_msg("setting %zu: tail probability %.2g: the loop is lossy", i, tail);
         if (n_refused < TRIALS / 100) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+    }
+}
+
+static void typical_p_is_a_filter_of_every_method(void **state)
+{
+    (void)state;
+    const small_setting settings[] = {
+        { PF_METHOD_REJECTION, { .temperature = 1.0f, .typical_p = 0.6f }, FEWER_BATCHES / 2, false },
+        { PF_METHOD_BLOCK, { .temperature = 3.0f, .top_p = 0.9f, .typical_p = 0.5f }, FEWER_BATCHES / 2, false },
+        { PF_METHOD_COUPLED, { .temperature = 2.0f, .typical_p = 0.7f }, FEWER_BATCHES / 2, false },
+        { PF_METHOD_REJECTION, { .temperature = 3.0f, .typical_p = 0.6f }, FEWER_BATCHES / 4, true }
+    };
+    const int32_t declares[] = { 4, V, 0, V };
+    for (size_t i = 0; i < PF_COUNT(settings); i++) {
+        int32_t n_refused;
+        const double tail = test_setting(&settings[i], NULL, declares[i], 0, &NO_RULES, NULL, &n_refused);
+        if (settings[i].forgets_typical_p) {
+            if (TELLS_WRONG_RULES && tail >= PF_CHI_FALSE_ALARM)
+                fail_msg("tail probability %.2g: no filter is seen", tail);
+            continue;
+        }
+        if (tail < PF_CHI_FALSE_ALARM) fail_msg("setting %zu: tail probability %.2g: the loop is lossy", i, tail);
+        if (n_refused < TRIALS / 200) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
     }
 }
 
@@ -891,6 +916,7 @@ int main(void)
         cmocka_unit_test(rejection_is_exact_with_tokens_that_are_looked_up),
         cmocka_unit_test(rejection_is_exact_with_a_cascade),
         cmocka_unit_test(a_block_over_models_has_the_targets_distribution),
+        cmocka_unit_test(typical_p_is_a_filter_of_every_method),
         cmocka_unit_test(trees_over_models_are_exact_when_sampling),
         cmocka_unit_test(frequencies_declared_for_looked_up_tokens_are_caught),
         cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),

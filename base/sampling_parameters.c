@@ -18,6 +18,26 @@ pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
     return PF_OK;
 }
 
+static pf_status check_threshold(const char *name, float value, pf_error *error)
+{
+    if (value >= 0.0f && value <= 1.0f) return PF_OK;
+    return pf_fail(error, PF_INVALID, "the %s of typical acceptance is %g, expected above 0 to 1, or 0 for the default",
+                   name, (double)value);
+}
+
+pf_status pf_typical_check(const pf_typical *typical, pf_error *error)
+{
+    PF_TRY(check_threshold("epsilon", typical->epsilon, error));
+    return check_threshold("delta", typical->delta, error);
+}
+
+pf_typical pf_typical_resolve(pf_typical typical)
+{
+    static const float EPSILON = 0.09f, DELTA = 0.3f;
+    return (pf_typical){ .epsilon = typical.epsilon > 0.0f ? typical.epsilon : EPSILON,
+                         .delta = typical.delta > 0.0f ? typical.delta : DELTA };
+}
+
 /* ---- logit rules ------------------------------------------------------------------------------------------------- */
 
 static const float MOST_REPETITION = 1e3f, MOST_PENALTY = 2.0f;

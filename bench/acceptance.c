@@ -87,6 +87,7 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
         .max_new_tokens = b->max_new_tokens,
         .sampling = b->sampling,
         .method = r->setting->method,
+        .typical = r->setting->typical,
         .draft_len = r->setting->draft_len,
         .stop_tokens = b->stop_tokens,
         .n_stop_tokens = b->n_stop_tokens,

@@ -42,7 +42,8 @@ typedef struct {
 
 /* One point of a grid. */
 typedef struct {
-    pf_method method; /* 0: by temperature */
+    pf_method method;   /* 0: by temperature */
+    pf_typical typical; /* of the method typical */
     float temperature;
     int32_t draft_len; /* as in pf_request */
 } pf_acceptance_setting;

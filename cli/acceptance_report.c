@@ -63,6 +63,7 @@ static void put_name(FILE *f, const json_t *run)
     put_text(f, json_string_value(json_object_get(run, "drafter")));
     fputs(", ", f);
     put_text(f, json_string_value(json_object_get(run, "method")));
+    if (json_is_true(json_object_get(run, "lossy"))) fputs(" (lossy)", f);
     fprintf(f, ", temperature %g, length ", number(run, "temperature"));
     if (json_is_string(length))
         put_text(f, json_string_value(length));

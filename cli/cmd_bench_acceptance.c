@@ -73,6 +73,12 @@ static const char *method_of(const pf_acceptance_setting *setting)
     return setting->method ? pf_method_name(setting->method) : "rejection";
 }
 
+/* Whether its texts have another distribution than the target's. */
+static bool is_lossy(const pf_acceptance_setting *setting)
+{
+    return setting->temperature > 0.0f && setting->method == PF_METHOD_TYPICAL;
+}
+
 /* For each position, null where nothing reached it. */
 static json_t *conditional_json(const pf_speculation *s)
 {
@@ -114,6 +120,7 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
                   pf_json_float(o->sampling.top_p), "min_p", pf_json_float(o->sampling.min_p), "typical_p",
                   pf_json_float(o->sampling.typical_p), "seed", (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
     if (!object) return NULL;
+    json_object_set_new(object, "lossy", json_boolean(is_lossy(setting)));
     json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
     json_object_set_new(object, "skipped", json_integer((json_int_t)run->n_skipped));
     json_object_set_new(object, "identical", json_integer((json_int_t)f->n_identical));
@@ -137,7 +144,7 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
 
 static void print_head(pf_out *out)
 {
-    pf_out_print(out, "%-10s %6s %6s  %7s %7s  %9s %9s  %8s %9s  %s\n", "method", "temp", "length", "accept", "mean",
+    pf_out_print(out, "%-15s %6s %6s  %7s %7s  %9s %9s  %8s %9s  %s\n", "method", "temp", "length", "accept", "mean",
                  "plain/s", "spec/s", "speed-up", "predicted", "same text");
 }
 
@@ -149,8 +156,9 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     snprintf(length, sizeof length, "%d", setting->draft_len);
     if (run->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)run->n_skipped);
     pf_out_print(
-        out, "%-10s %6.4g %6s  %7s %7s  %9s %9s  %8s %9s  %lld of %lld%s\n", method_of(setting),
-        (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
+        out, "%-15s %6.4g %6s  %7s %7s  %9s %9s  %8s %9s  %lld of %lld%s\n",
+        is_lossy(setting) ? "typical (lossy)" : method_of(setting), (double)setting->temperature,
+        setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
         pf_figure_fixed(pf_speculation_acceptance_rate(s), 3).text,
         pf_figure_fixed(pf_speculation_mean_length(s), 2).text, pf_figure_rate(pf_acceptance_plain_rate(f)).text,
         pf_figure_rate(pf_acceptance_speculative_rate(f)).text, pf_figure_fixed(pf_acceptance_speedup(f), 2).text,
@@ -217,7 +225,8 @@ static pf_status run_grid(grid *g)
             const bool impossible = o->methods[m] == PF_METHOD_GREEDY && o->temperatures[t] > 0.0f;
             const bool same = m > 0 && o->temperatures[t] == 0.0f; /* at 0 every method is greedy: once is enough */
             for (int32_t k = 0; k < o->n_draft_lens && !impossible && !same && !g->out->error; k++) {
-                const pf_acceptance_setting setting = { o->methods[m], o->temperatures[t], o->draft_lens[k] };
+                const pf_acceptance_setting setting = { o->methods[m], o->typical, o->temperatures[t],
+                                                        o->draft_lens[k] };
                 PF_TRY(run_point(g, &setting));
             }
         }
@@ -261,7 +270,7 @@ static pf_status warm_up(const grid *g, const pf_acceptance_bench *bench)
     if (!run) return pf_fail(g->error, PF_NOMEM, "no memory for the figures");
     short_bench.prompts = &first;
     short_bench.progress = NULL;
-    const pf_acceptance_setting setting = { g->options->methods[0], g->options->temperatures[0],
+    const pf_acceptance_setting setting = { g->options->methods[0], g->options->typical, g->options->temperatures[0],
                                             g->options->draft_lens[0] };
     const pf_status status = pf_bench_acceptance(&short_bench, &setting, run, g->error);
     pf_acceptance_run_clear(run);

@@ -90,6 +90,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .max_waiting = WAITING,
                  .draft_len = s->options->draft_len > 0 ? s->options->draft_len : 0,
                  .method = s->options->method,
+                 .typical = s->options->typical,
                  .keys = s->keys,
                  .metrics = s->metrics },
         .address = s->options->listen,

@@ -12,6 +12,8 @@ static const pf_option_choice method_choices[] = { { "greedy", PF_METHOD_GREEDY 
                                                    { "rejection", PF_METHOD_REJECTION },
                                                    { "block", PF_METHOD_BLOCK },
                                                    { "coupled", PF_METHOD_COUPLED },
+                                                   { "traversal", PF_METHOD_TRAVERSAL },
+                                                   { "typical", PF_METHOD_TYPICAL },
                                                    { NULL, 0 } };
 static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
                                                 { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
@@ -149,10 +151,14 @@ static const struct pf_option_row speculation_rows[] = {
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
-    ROW(0, "method", "M", "greedy (at 0), rejection (default above it), block, coupled", KIND_CHOICE,
+    ROW(0, "method", "M", "block, traversal, coupled; lossy: typical (greedy at 0, else rejection)", KIND_CHOICE,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(method), .choices = method_choices),
 };
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
+    ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
+        .of = PF_OPTION_OF_DRAFTER, .offset = AT(typical.epsilon), .max = 1, .above_min = true),
+    ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,
+        .of = PF_OPTION_OF_DRAFTER, .offset = AT(typical.delta), .max = 1, .above_min = true),
 
 static const struct pf_option_row running_rows[] = {
     ROW(0, "dtype", "T", "weights: exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
@@ -373,6 +379,10 @@ static const struct pf_option_row acceptance_rows[] = {
         .count = AT(n_methods), .choices = method_choices),
     ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
         .count = AT(n_temperatures), .max = 1000),
+    ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
+        .offset = AT(typical.epsilon), .max = 1, .above_min = true),
+    ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,
+        .offset = AT(typical.delta), .max = 1, .above_min = true),
     ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),
     ROW(0, "top-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.top_p), .max = 1, .above_min = true),
     ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),

@@ -86,8 +86,9 @@ typedef struct {
     /* speculation */
     pf_drafter_kind drafter;
     uint64_t suffix_corpus_bytes; /* 0: none */
-    int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
-    pf_method method;  /* 0: by temperature */
+    int32_t draft_len;  /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
+    pf_method method;   /* 0: by temperature */
+    pf_typical typical; /* thresholds of that method */
     pf_draft_ahead draft_ahead;
     int32_t draft_branches;                      /* 0: the engine's default */
     const char *draft_passes, *target_tokenizer; /* as in pf_role_options */

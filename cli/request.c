@@ -39,6 +39,7 @@ pf_request pf_request_by_options(const pf_options *options, const pf_setup *setu
         .size = sizeof request,
         .sampling = options->sampling,
         .method = options->method,
+        .typical = options->typical,
         .draft_len = draft_length(options),
         .ignore_eos = options->ignore_eos,
         .cancel = pf_interrupt_flag(),

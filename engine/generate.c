@@ -169,6 +169,7 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
     if (q->n_stop_tokens < 0 || (q->n_stop_tokens > 0 && !q->stop_tokens) || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
     PF_TRY(pf_sampling_check(&q->sampling, error));
+    PF_TRY(pf_typical_check(&q->typical, error));
     PF_TRY(pf_logit_rules_check(&q->rules, n_ids, error));
     if (pf_logit_rules_are_active(&q->rules) && !s->verifier_info.applies_rules)
         return pf_fail(
@@ -199,11 +200,11 @@ static pf_method resolve_method(const pf_request *q)
 /* The drafter is not asked: if it does not support the method it refuses the sequence, which costs speed only. */
 static pf_status check_method(const pf_session *s, pf_method method, pf_error *error)
 {
-    static const char *const names[] = { "", "greedy", "rejection", "block", "coupled" };
+    static const char *const names[] = { "", "greedy", "rejection", "block", "coupled", "typical", "traversal" };
     const uint32_t spoken = s->verifier_info.methods;
     if ((uint32_t)method >= sizeof names / sizeof *names)
         return pf_fail(error, PF_UNSUPPORTED, "there is no method %d, expected 0 to %d", (int)method,
-                       (int)PF_METHOD_COUPLED);
+                       (int)PF_METHOD_TRAVERSAL);
     if (spoken == 0 || spoken >> method & 1) return PF_OK; /* 0: it does not say */
     return pf_fail(error, PF_UNSUPPORTED, "the verifier, %s, does not judge by the method %s, which the request needs",
                    s->verifier_info.model_id, names[method]);

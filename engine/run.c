@@ -64,7 +64,7 @@ int32_t pf_run_max_draft(const pf_run *r)
 int32_t pf_run_max_declared(const pf_run *r)
 {
     const pf_session *s = r->session;
-    if (r->method != PF_METHOD_REJECTION && r->method != PF_METHOD_BLOCK) return 0;
+    if (r->method != PF_METHOD_REJECTION && r->method != PF_METHOD_BLOCK && r->method != PF_METHOD_TRAVERSAL) return 0;
     const int32_t judged = pf_min(N_DECLARED, s->verifier_info.max_declared);
     const int32_t spoken = s->drafter_info.max_declared; /* 0: it does not say, or is not known */
     return spoken > 0 ? pf_min(judged, spoken) : judged;
@@ -88,6 +88,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .n_stop_tokens = q->n_stop_tokens,
         .client = q->client,
         .rules = q->rules,
+        .typical = q->typical,
     };
     open->rules.n_prompt = q->n_prompt;
     if (far) open->rules.allow = NULL;

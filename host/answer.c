@@ -6,8 +6,8 @@ pf_status pf_answer_check_method(pf_method method, pf_error *error)
 {
     const uint32_t bit = (uint32_t)method;
     if (bit < 32 && PF_ANSWER_METHODS >> bit & 1) return PF_OK;
-    return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection, block and coupled",
-                   (int)method);
+    return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only %d to %d", (int)method, PF_METHOD_GREEDY,
+                   PF_METHOD_TRAVERSAL);
 }
 
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena)

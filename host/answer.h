@@ -29,7 +29,8 @@ typedef struct {
 
 /* The methods that peers of this process support: bits by pf_method, as in pf_model_info. */
 enum {
-    PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 << PF_METHOD_BLOCK | 1 << PF_METHOD_COUPLED
+    PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 << PF_METHOD_BLOCK |
+                        1 << PF_METHOD_COUPLED | 1 << PF_METHOD_TYPICAL | 1 << PF_METHOD_TRAVERSAL
 };
 
 /* PF_UNSUPPORTED: another method. */

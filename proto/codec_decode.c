@@ -77,12 +77,21 @@ static pf_status take_rules(const pf_codec_place *at, const pf_wire_open *wire, 
     return take_biases(at, wire->rules, out);
 }
 
+static pf_status take_typical(const pf_codec_place *at, const pf_wire_typical *wire, pf_typical *out)
+{
+    if (!wire) return PF_OK;
+    PF_TRY(check_real(at, "typical.epsilon", wire->epsilon, 0.0f, 1.0f));
+    PF_TRY(check_real(at, "typical.delta", wire->delta, 0.0f, 1.0f));
+    *out = (pf_typical){ .epsilon = wire->epsilon, .delta = wire->delta };
+    return PF_OK;
+}
+
 static pf_status check_method(const pf_codec_place *at, int32_t method)
 {
     if (method == 0) return pf_codec_refuse(at, PF_FORMAT, "method", "is missing");
-    if (method >= PF_METHOD_GREEDY && method <= PF_METHOD_COUPLED) return PF_OK;
+    if (method >= PF_METHOD_GREEDY && method <= PF_METHOD_TRAVERSAL) return PF_OK;
     return pf_codec_refuse(at, PF_UNSUPPORTED, "method", "is %d, but this version has %d to %d", (int)method,
-                           PF_METHOD_GREEDY, PF_METHOD_COUPLED);
+                           PF_METHOD_GREEDY, PF_METHOD_TRAVERSAL);
 }
 
 /* Rounds are counted on from here: so far below the largest number that they never come to begin again at 0. */
@@ -120,6 +129,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(check_excluded(at, wire->excluded, wire->n_excluded));
     PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
     PF_TRY(take_rules(at, wire, &out->rules));
+    PF_TRY(take_typical(at, wire->typical, &out->typical));
     out->sequence = wire->sequence;
     out->incarnation = wire->incarnation;
     out->next_round = wire->next_round;
@@ -365,7 +375,7 @@ static pf_status take_verdicts(taking *t)
         const pf_wire_verdict *o = t->wire->verdicts[i];
         const pf_codec_place at = { "verdicts", i, t->codec->n_vocab, &t->error };
         PF_TRY(check_fences(&at, o->incarnation, o->round, 0, o->base_length));
-        const pf_status status = take_verdict(&at, o, &t->batch.verdicts[t->batch.n_verdicts]);
+        const pf_status status = take_verdict(&at, &t->codec->in, o, &t->batch.verdicts[t->batch.n_verdicts]);
         PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_verdicts));
     }
     t->n_rejected_verdicts = (int32_t)t->wire->n_verdicts - t->batch.n_verdicts;

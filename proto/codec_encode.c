@@ -30,6 +30,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         pf_wire_sampling sampling;
         pf_wire_limits limits;
         pf_wire_rules rules;
+        pf_wire_typical typical;
     } whole;
     void **table;
     whole *items = mirror_array(bump, batch->n_opens, sizeof *items, &table);
@@ -77,6 +78,10 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->open.n_excluded = 2 * (size_t)o->n_excluded;
         w->open.excluded = pf_codec_unconst(o->excluded);
         if (pf_logit_rules_are_active(&o->rules)) w->open.rules = &w->rules;
+        pilotfish__v1__typical__init(&w->typical);
+        w->typical.epsilon = o->typical.epsilon;
+        w->typical.delta = o->typical.delta;
+        if (o->method == PF_METHOD_TYPICAL) w->open.typical = &w->typical;
     }
     return PF_OK;
 }

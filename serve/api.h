@@ -38,6 +38,7 @@ typedef struct {
     int32_t max_waiting;        /* texts that wait for a session */
     int32_t draft_len;          /* of requests that do not say: 0: the drafter chooses */
     pf_method method;           /* likewise, above temperature 0 */
+    pf_typical typical;         /* likewise, of the method typical */
     const pf_api_keys *keys;    /* NULL: none is asked for */
     pf_metrics *metrics;        /* of /metrics */
     pf_tool_format tool_format; /* of the template */

@@ -471,10 +471,10 @@ static bool read_method(const json_t *value, pf_api_request *out, pf_api_error *
     static const struct {
         const char *word;
         pf_method method;
-    } words[] = { { "auto", PF_METHOD_AUTO },
-                  { "greedy", PF_METHOD_GREEDY },
-                  { "rejection", PF_METHOD_REJECTION },
-                  { "coupled", PF_METHOD_COUPLED } };
+    } words[] = { { "auto", PF_METHOD_AUTO },           { "greedy", PF_METHOD_GREEDY },
+                  { "rejection", PF_METHOD_REJECTION }, { "block", PF_METHOD_BLOCK },
+                  { "traversal", PF_METHOD_TRAVERSAL }, { "coupled", PF_METHOD_COUPLED },
+                  { "typical", PF_METHOD_TYPICAL } };
     const char *word = json_string_value(value);
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++) {
         if (strcmp(words[i].word, word) != 0) continue;
@@ -482,7 +482,8 @@ static bool read_method(const json_t *value, pf_api_request *out, pf_api_error *
         return true;
     }
     return pf_api_refuse(error, 400, "speculative.method",
-                         "speculative.method: expected \"auto\", \"greedy\", \"rejection\" or \"coupled\"");
+                         "speculative.method: expected \"auto\", \"greedy\", \"rejection\", \"block\", \"traversal\", "
+                         "\"coupled\" or \"typical\"");
 }
 
 static bool read_speculative(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
@@ -500,6 +501,10 @@ static bool read_speculative(const char *param, const json_t *value, pf_api_requ
             read = read_draft_len(item, out, error);
         else if (strcmp(key, "method") == 0)
             read = read_method(item, out, error);
+        else if (strcmp(key, "epsilon") == 0)
+            read = read_float("speculative.epsilon", item, 0, 1, &out->typical.epsilon, error);
+        else if (strcmp(key, "delta") == 0)
+            read = read_float("speculative.delta", item, 0, 1, &out->typical.delta, error);
         else if (strcmp(key, "mark") == 0)
             read = read_bool("speculative.mark", item, &out->marks_drafted, error);
         else

@@ -274,6 +274,14 @@ static pf_method choose_method(const completion *c)
     return given == PF_METHOD_AUTO && fits ? otherwise : given;
 }
 
+/* Each threshold likewise. */
+static pf_typical choose_typical(const completion *c)
+{
+    const pf_typical given = c->request.typical, otherwise = c->api->options.typical;
+    return (pf_typical){ .epsilon = given.epsilon > 0.0f ? given.epsilon : otherwise.epsilon,
+                         .delta = given.delta > 0.0f ? given.delta : otherwise.delta };
+}
+
 static pf_request make_request(const choice *ch)
 {
     const completion *c = ch->of;
@@ -287,6 +295,7 @@ static pf_request make_request(const choice *ch)
         .max_new_tokens = c->request.max_tokens > 0 && c->request.max_tokens < room ? c->request.max_tokens : room,
         .sampling = c->request.sampling,
         .method = choose_method(c),
+        .typical = choose_typical(c),
         .draft_len = draft_length(c, choose_method(c)),
         .stop_tokens = ends_chat ? o->chat_ends : NULL,
         .n_stop_tokens = ends_chat ? o->n_chat_ends : 0,

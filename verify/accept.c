@@ -238,11 +238,16 @@ pf_acceptance pf_accept_block(const pf_drafted *drafted, int32_t n_vocab, pf_acc
 
 /* ---- trees ----------------------------------------------------------------------------------------------------------- */
 
+static int32_t parent_of(const pf_drafted *drafted, int32_t node)
+{
+    return drafted->parents ? drafted->parents[node] : node - 1;
+}
+
 /* The next child of a node behind `child`, or its first behind the node itself; -1: none. */
 static int32_t next_child(const pf_drafted *drafted, int32_t node, int32_t child)
 {
     for (int32_t i = child + 1; i < drafted->n; i++)
-        if ((drafted->parents ? drafted->parents[i] : i - 1) == node) return i;
+        if (parent_of(drafted, i) == node) return i;
     return -1;
 }
 
@@ -277,4 +282,163 @@ pf_acceptance pf_accept_tree(const pf_drafted *drafted, int32_t n_vocab, pf_acce
         if (node < 0) return out;
         path[n] = node;
     }
+}
+
+/* path: the nodes down to `node`. Returns their number. */
+static int32_t trace_path(const pf_drafted *drafted, int32_t node, int32_t *path)
+{
+    int32_t n = 0;
+    for (int32_t i = node; i >= 0; i = parent_of(drafted, i)) n++;
+    for (int32_t i = node, at = n; i >= 0; i = parent_of(drafted, i)) path[--at] = i;
+    return n;
+}
+
+/* ---- traversal verification ----------------------------------------------------------------------------------------- */
+
+/* What is left of the row of a node u is max(0, p - sum of share q over the children that were taken out); its mass is kept, and p is
+ * kept at the ids that children declare, so that no row is. Nodes are counted from the root, 0. */
+typedef struct {
+    const pf_drafted *drafted;
+    float *at; /* p of the parent at the ids that node i declares */
+    double weights[PF_MAX_DRAFT_TOKENS + 1],
+        masses[PF_MAX_DRAFT_TOKENS + 1]; /* w of a node, and the mass of what is left of its row */
+    double shares[PF_MAX_DRAFT_TOKENS];  /* of nodes that were taken out; else 0 */
+} traversal;
+
+static int32_t n_declared_of(const pf_drafted *drafted, int32_t node)
+{
+    return drafted->declared ? drafted->declared[node].n : 1;
+}
+
+static int32_t declared_id(const pf_drafted *drafted, int32_t node, int32_t k)
+{
+    return drafted->declared ? drafted->declared[node].ids[k] : drafted->tokens[node];
+}
+
+static double declared_share(const pf_drafted *drafted, int32_t node, int32_t k)
+{
+    if (!drafted->declared) return 1.0;
+    const float q = drafted->declared[node].probabilities[k];
+    return q > 0.0f ? (double)q : 0.0;
+}
+
+/* What is left of the parent's row at the k-th id of a node. */
+static double left_at(const traversal *t, int32_t node, int32_t k)
+{
+    const int32_t parent = parent_of(t->drafted, node), id = declared_id(t->drafted, node, k);
+    double left = (double)t->at[node * PF_MAX_DECLARED + k];
+    for (int32_t i = next_child(t->drafted, parent, parent); i >= 0 && i < node; i = next_child(t->drafted, parent, i))
+        for (int32_t j = 0; j < n_declared_of(t->drafted, i); j++)
+            if (declared_id(t->drafted, i, j) == id) left -= t->shares[i] * declared_share(t->drafted, i, j);
+    return left > 0.0 ? left : 0.0;
+}
+
+/* w of a node whose siblings before it were taken out. */
+static double weigh_node(const traversal *t, int32_t node)
+{
+    const int32_t parent = 1 + parent_of(t->drafted, node);
+    for (int32_t k = 0; k < n_declared_of(t->drafted, node); k++) {
+        const double q = declared_share(t->drafted, node, k) * t->masses[parent];
+        if (declared_id(t->drafted, node, k) == t->drafted->tokens[node])
+            return q > 0.0 ? fmin(1.0, t->weights[parent] * left_at(t, node, k) / q) : 0.0;
+    }
+    return 0.0;
+}
+
+static void take_out(traversal *t, int32_t node)
+{
+    const int32_t parent = 1 + parent_of(t->drafted, node);
+    const double weight = t->weights[parent], mass = t->masses[parent];
+    if (!(weight > 0.0 && mass > 0.0)) return;
+    const double share = mass / weight;
+    double taken = 0.0;
+    for (int32_t k = 0; k < n_declared_of(t->drafted, node); k++)
+        taken += fmin(left_at(t, node, k), share * declared_share(t->drafted, node, k));
+    t->shares[node] = share;
+    t->masses[parent] = fmax(0.0, mass - taken);
+    const double left = weight * t->masses[parent] / mass, open = left + 1.0 - weight;
+    t->weights[parent] = open > 0.0 ? left / open : 1.0;
+}
+
+/* Reads the row of a node with children. False: it has none, or its row holds no number. */
+static bool visit_node(traversal *t, int32_t node, pf_accept_row *p, void *rows)
+{
+    int32_t child = next_child(t->drafted, node, node);
+    const float *row = child >= 0 ? p(rows, 1 + node) : NULL;
+    if (!row) return false;
+    for (; child >= 0; child = next_child(t->drafted, node, child))
+        for (int32_t k = 0; k < n_declared_of(t->drafted, child); k++)
+            t->at[child * PF_MAX_DECLARED + k] = row[declared_id(t->drafted, child, k)];
+    t->masses[1 + node] = 1.0;
+    return true;
+}
+
+/* The node that is accepted; -1: the root. */
+static int32_t traverse(traversal *t, pf_accept_row *p, void *rows, const pf_accept_uniforms *uniforms)
+{
+    int32_t node = -1, tried = -1; /* the child of `node` that was tried last, or `node` itself */
+    t->weights[0] = 1.0;
+    bool goes_on = visit_node(t, node, p, rows);
+    for (;;) {
+        const int32_t child = goes_on ? next_child(t->drafted, node, tried) : -1;
+        if (child >= 0) {
+            t->weights[1 + child] = weigh_node(t, child);
+            tried = node = child;
+            goes_on = t->weights[1 + child] > 0.0 && visit_node(t, child, p, rows);
+            continue;
+        }
+        if (node < 0 || (double)uniforms[node].keep < t->weights[1 + node]) return node;
+        take_out(t, node);
+        tried = node;
+        node = parent_of(t->drafted, node);
+        goes_on = true;
+    }
+}
+
+/* NOLINTBEGIN(readability-non-const-parameter): `at` is written through the traversal */
+pf_acceptance pf_accept_traversal(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
+                                  const pf_accept_uniforms *uniforms, float *r, float *at, int32_t *path)
+/* NOLINTEND(readability-non-const-parameter) */
+{
+    traversal t = { .drafted = drafted, .at = at };
+    assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
+    const int32_t node = traverse(&t, p, rows, uniforms), n = trace_path(drafted, node, path);
+    const float *row = p(rows, 1 + node);
+    if (!row) return n == 0 ? (pf_acceptance){ .next = -1 } : (pf_acceptance){ n - 1, drafted->tokens[node] };
+    memcpy(r, row, (size_t)n_vocab * sizeof *r);
+    for (int32_t child = next_child(drafted, node, node); child >= 0; child = next_child(drafted, node, child))
+        if (t.shares[child] > 0.0) take_away(r, drafted, child, t.shares[child]);
+    return (pf_acceptance){ n, draw_left(r, row, n_vocab, uniforms[1 + node].next) };
+}
+
+/* ---- typical acceptance ---------------------------------------------------------------------------------------------- */
+
+static double typical_threshold(const float *p, int32_t n_vocab, pf_typical thresholds)
+{
+    double entropy = 0.0;
+    for (int32_t x = 0; x < n_vocab; x++)
+        if (p[x] > 0.0f) entropy -= (double)p[x] * log((double)p[x]);
+    return fmin((double)thresholds.epsilon, (double)thresholds.delta * exp(-entropy));
+}
+
+pf_acceptance pf_accept_typical(const pf_drafted *drafted, int32_t n_vocab, pf_typical thresholds, pf_accept_row *p,
+                                pf_accept_uniform *uniform, void *rows, int32_t *path)
+{
+    int32_t depths[PF_MAX_DRAFT_TOKENS + 1] = { 0 }; /* of nodes from the root, which are kept; else 0 */
+    int32_t last = -1;
+    assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
+    for (int32_t node = -1; node < drafted->n; node++) {
+        int32_t child = next_child(drafted, node, node);
+        if (child < 0 || (node >= 0 && depths[1 + node] == 0)) continue;
+        const float *row = p(rows, 1 + node);
+        const double threshold = row ? typical_threshold(row, n_vocab, thresholds) : 0.0;
+        for (; row && child >= 0; child = next_child(drafted, node, child))
+            if ((double)row[drafted->tokens[child]] > threshold) depths[1 + child] = depths[1 + node] + 1;
+    }
+    for (int32_t node = 0; node < drafted->n; node++)
+        if (depths[1 + node] > depths[1 + last]) last = node;
+    const int32_t n = trace_path(drafted, last, path);
+    const float *row = p(rows, 1 + last);
+    if (!row) return n == 0 ? (pf_acceptance){ .next = -1 } : (pf_acceptance){ n - 1, drafted->tokens[last] };
+    return (pf_acceptance){ n, draw(row, n_vocab, uniform(rows, n, 0)) };
 }

@@ -5,7 +5,7 @@
  * tested exactly.
  *
  * A row of the target is expensive (a softmax over 150,000 logits), so rows are requested by callback: one by one along the
- * accepted path, each once, and none behind the first rejection. Row 0 decides the token behind the prefix, row 1 + i the token
+ * accepted path, each once, and none behind the first rejection, unless a function says otherwise. Row 0 decides the token behind the prefix, row 1 + i the token
  * behind draft token i. If a row holds no number, the token before it is the last one: it is `next`.
  */
 #ifndef PF_VERIFY_ACCEPT_H
@@ -98,5 +98,29 @@ typedef float pf_accept_uniform(void *rows, int32_t n_kept, int32_t use);
  * Source: Miao et al., arXiv:2305.09781, section 4.3; Jeon et al., arXiv:2402.14160, section 4.1 (without replacement). */
 pf_acceptance pf_accept_tree(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, pf_accept_uniform *uniform,
                              void *rows, float *r, int32_t *path);
+
+/* Traversal verification of a tree: the same distribution as pf_accept_tree, and more accepted tokens where paths are judged better as a
+ * whole. From the leaves to the root, in post-order, a node v is accepted, with its path, with probability w[v]; else it is taken out of
+ * its parent u:
+ *
+ *      w[v] = min(1, w[u] r[u](x) / q(x)),  w[root] = 1,  r[u] = p[u] at first                       x the token of v
+ *      R = sum of max(0, w[u] r[u] - q);  r[u] = max(0, w[u] r[u] - q) / R;  w[u] = R / (R + 1 - w[u])        v is taken out
+ *
+ * and `next` is drawn from r of the accepted node. On a chain it is block verification. Rows are requested of nodes with children, and
+ * again of the accepted one.
+ *   declared    as pf_accept_tree
+ *   uniforms    [n + 1] of this round alone, as pf_accept_block: keep of node i, next behind node i - 1
+ *   r           [n_vocab] scratch
+ *   at          [n * PF_MAX_DECLARED] scratch
+ * Source: Weng et al., arXiv:2505.12398, algorithm 2. */
+pf_acceptance pf_accept_traversal(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
+                                  const pf_accept_uniforms *uniforms, float *r, float *at, int32_t *path);
+
+/* Typical acceptance: lossy. A token x behind a row is kept where p(x) > min(epsilon, delta exp(-H(p))), H the entropy of the row in nats;
+ * the longest path of which all tokens are kept is accepted, of equally long ones the first, and `next` is drawn from p behind it.
+ * Distributions that are declared do not matter. Rows are requested of accepted nodes, and again of the last one.
+ * Source: Cai et al., arXiv:2401.10774, section 2.3.1. */
+pf_acceptance pf_accept_typical(const pf_drafted *drafted, int32_t n_vocab, pf_typical thresholds, pf_accept_row *p,
+                                pf_accept_uniform *uniform, void *rows, int32_t *path);
 
 #endif

@@ -24,6 +24,7 @@ pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
         .draws = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_draw)) : NULL,
         .drawn = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_drawn)) : NULL,
         .counts = pf_arena_take(arena, (size_t)n_vocab, sizeof(int32_t)),
+        .at = pf_arena_take(arena, (size_t)PF_MAX_DRAFT_TOKENS * PF_MAX_DECLARED, sizeof(float)),
     };
 }
 
@@ -33,6 +34,7 @@ typedef struct {
     const pf_judged *sequence;
     const pf_drafted *drafted;
     int32_t first_row, position;
+    bool is_changed[PF_MAX_DRAFT_TOKENS + 1]; /* by the sequence's rules, row by row */
 } judged_rows;
 
 /* The draft tokens before a row: those of its path. */
@@ -45,12 +47,13 @@ static int32_t find_path(const pf_drafted *drafted, int32_t row, int32_t path[PF
     return n;
 }
 
-/* A row, with the sequence's rules: asked for once. */
-static const float *logits_of(const judged_rows *r, int32_t row)
+/* A row, with the sequence's rules, which are applied once. */
+static const float *logits_of(judged_rows *r, int32_t row)
 {
     const pf_judge *judge = r->judge;
     float *logits = pf_forward_logits(&judge->backend, r->first_row + row);
-    if (!r->sequence->rules->is_active) return logits;
+    if (!r->sequence->rules->is_active || r->is_changed[row]) return logits;
+    r->is_changed[row] = true;
     int32_t path[PF_MAX_DRAFT_TOKENS];
     pf_rules_apply(r->sequence->rules, r->sequence->tokens, r->position, path, find_path(r->drafted, row, path),
                    judge->counts, logits, judge->n_vocab);
@@ -80,7 +83,7 @@ static bool uses_drawn(const judged_rows *r)
 
 static const float *make_p(void *rows, int32_t row)
 {
-    const judged_rows *r = rows;
+    judged_rows *r = rows;
     const pf_judge *judge = r->judge;
     const pf_status status = pf_sampling_distribution(r->sequence->sampling, judge->backend.kernels, logits_of(r, row),
                                                       judge->n_vocab, judge->p, judge->scratch);
@@ -90,7 +93,7 @@ static const float *make_p(void *rows, int32_t row)
 /* What plain decoding takes there. */
 static int32_t choose(void *rows, int32_t row, int32_t n_kept)
 {
-    const judged_rows *r = rows;
+    judged_rows *r = rows;
     const pf_judge *judge = r->judge;
     const pf_sampling *sampling = r->sequence->sampling;
     if (sampling->temperature == 0.0f && r->sequence->rules->is_active) {
@@ -130,8 +133,8 @@ static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted 
     return pf_accept_rejection(drafted, judge->n_vocab, make_p, rows, uniforms, judge->q, path);
 }
 
-/* A chain as a block. */
-static pf_acceptance judge_block(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows, int32_t *path)
+/* A chain as a block, or a tree from its leaves. */
+static pf_acceptance judge_together(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows, int32_t *path)
 {
     const uint64_t seed = rows->sequence->sampling->seed;
     pf_accept_uniforms uniforms[PF_MAX_DRAFT_TOKENS + 1];
@@ -141,6 +144,8 @@ static pf_acceptance judge_block(const pf_judge *judge, const pf_drafted *drafte
             .keep = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position, USE_BLOCK + 2 * i),
             .next = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position, USE_BLOCK + 2 * i + 1),
         };
+    if (drafted->parents)
+        return pf_accept_traversal(drafted, judge->n_vocab, make_p, rows, uniforms, judge->r, judge->at, path);
     return pf_accept_block(drafted, judge->n_vocab, make_p, rows, uniforms, judge->r, path);
 }
 
@@ -155,9 +160,13 @@ static float uniform_of(void *rows, int32_t n_kept, int32_t use)
 static pf_acceptance judge_by_sampling(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,
                                        int32_t *path)
 {
+    const pf_method method = rows->sequence->method;
+    if (method == PF_METHOD_TYPICAL)
+        return pf_accept_typical(drafted, judge->n_vocab, rows->sequence->typical, make_p, uniform_of, rows, path);
+    if (method == PF_METHOD_TRAVERSAL) return judge_together(judge, drafted, rows, path);
     if (drafted->parents) return pf_accept_tree(drafted, judge->n_vocab, make_p, uniform_of, rows, judge->r, path);
-    return rows->sequence->method == PF_METHOD_BLOCK ? judge_block(judge, drafted, rows, path)
-                                                     : judge_by_rejection(judge, drafted, rows, path);
+    return method == PF_METHOD_BLOCK ? judge_together(judge, drafted, rows, path)
+                                     : judge_by_rejection(judge, drafted, rows, path);
 }
 
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling, const pf_rules *rules, bool wants_logprobs)

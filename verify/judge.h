@@ -9,6 +9,8 @@
  *      rejection                     p of the row against the draft distribution q, or one-hot without one,
  *                                    with the uniforms PF_NOISE_ACCEPT (position, 0: keep, 1: correction or bonus)
  *      block                         a chain as a whole against q; all its rows are read
+ *      traversal                     a tree as a whole, from its leaves; all its rows are read
+ *      typical                       p of the row against a threshold: the one lossy method
  *
  * A tree is judged as a tree, by block as by rejection.
  *
@@ -42,6 +44,7 @@ typedef struct {
     pf_draw *draws;  /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
     pf_drawn *drawn; /* [max_logit_rows] */
     int32_t *counts; /* [n_vocab] zero between calls */
+    float *at;       /* [PF_MAX_DRAFT_TOKENS * PF_MAX_DECLARED] of a traversal */
 } pf_judge;
 
 /* How the tokens of a sequence are judged. */
@@ -49,6 +52,7 @@ typedef struct {
     const pf_sampling
         *sampling; /* seed: the verifier's for this sequence; for coupled, the one that the drafter knows too */
     pf_method method;
+    pf_typical typical; /* resolved: above 0; of the method typical */
     const pf_rules *rules;
     const int32_t *tokens; /* [position] the committed ones */
 } pf_judged;

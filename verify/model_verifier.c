@@ -34,6 +34,7 @@ typedef struct {
     int32_t *rows;    /* [backend's max_rows] the same for the rows of the span */
     bool has_declared;
     pf_rules rules;
+    pf_typical typical;          /* of the method typical */
     int32_t wants_logprobs;      /* as pf_open.logprobs */
     pf_token_logprobs *logprobs; /* [max_draft + 1] of the last verdict */
 } verify_state;
@@ -75,6 +76,7 @@ static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *
     if (open->logprobs < 0 || open->logprobs > 1 + PF_MAX_LOGPROBS)
         return pf_fail(error, PF_INVALID, "log-probabilities of %d likeliest tokens, expected 0 to %d",
                        open->logprobs - 1, PF_MAX_LOGPROBS);
+    PF_TRY(pf_typical_check(&open->typical, error));
     return pf_logit_rules_check(&open->rules, host->config.n_vocab, error);
 }
 
@@ -97,6 +99,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     state->is_tree = state->has_declared = false;
     pf_rules_take(&state->rules, &open->rules, state->stop, state->n_stop, v->judge.n_vocab);
     state->wants_logprobs = open->logprobs;
+    state->typical = pf_typical_resolve(open->typical);
 }
 
 static void release(pf_host *host, pf_host_sequence *s)
@@ -188,9 +191,11 @@ static pf_drafted drafted_of(const verifier *v, const pf_host_sequence *s)
 
 static pf_judged judged_of(const verifier *v, const pf_host_sequence *s)
 {
-    return (pf_judged){
-        .sampling = &s->sampling, .method = s->method, .rules = &state_of(&v->host, s)->rules, .tokens = s->tokens
-    };
+    return (pf_judged){ .sampling = &s->sampling,
+                        .method = s->method,
+                        .typical = state_of(&v->host, s)->typical,
+                        .rules = &state_of(&v->host, s)->rules,
+                        .tokens = s->tokens };
 }
 
 static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)

@@ -64,16 +64,17 @@ class Benchmarks(Case):
         prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"
                                    for i in range(4)))
         document = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
-                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "--top-p", "0.9", "--min-p", "0.05", "--typical-p", "0.95",
+                                 "--draft-len", "2,4", "--method", "rejection,coupled,typical", "--temperature", "0,0.7", "--top-p", "0.9", "--min-p", "0.05", "--typical-p", "0.95",
                                  "-n", "16")
         self.assertEqual([(r["temperature"], r["method"], r["draft_len"]) for r in document["runs"]][:2],
                          [(0, "greedy", 2), (0, "greedy", 4)])
-        self.assertEqual(len(document["runs"]), 6)
+        self.assertEqual(len(document["runs"]), 8)
+        self.assertEqual([r["lossy"] for r in document["runs"]], [r["method"] == "typical" for r in document["runs"]])
         self.assertEqual({(r["temperature"], r["top_p"], r["min_p"], r["typical_p"]) for r in document["runs"]},
                          {(0, 0.9, 0.05, 0.95), (0.7, 0.9, 0.05, 0.95)})
         for run in document["runs"]:
             self.assertEqual(run["requests"], 8)
-            if run["method"] != "rejection":
+            if run["method"] not in ("rejection", "typical"):
                 self.assertEqual(run["identical"], 8)
             self.assertEqual(set(run["by_category"]), {"a", "b"})
             self.assertGreater(run["speculation"]["accepted"], 0)

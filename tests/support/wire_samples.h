@@ -30,7 +30,8 @@ static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
 static pf_open open_greedy = {
-    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false, 0, { 0 }, 0
+    7,     1,     0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0,
+    false, false, 0, { 0 },  0, { 0, 0 }
 };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
@@ -50,11 +51,12 @@ static pf_open open_coupled = { UINT64_MAX,
                                 false,
                                 0,
                                 { 0 },
-                                0 };
+                                0,
+                                { 0, 0 } };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
 static pf_open open_excluded = { 12,   1,    0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY,
                                  5,    0,    0, STOPS,  2, EXCLUDED,          2,
-                                 true, true, 0, { 0 },  0 };
+                                 true, true, 0, { 0 },  0, { 0, 0 } };
 static const float BIASES[] = { 1.5f, -100.0f, -0.25f };
 static pf_open open_rules = { 13,
                               2,
@@ -74,7 +76,8 @@ static pf_open open_rules = { 13,
                               false,
                               0,
                               { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3, NULL, NULL },
-                              0 };
+                              0,
+                              { 0, 0 } };
 static pf_open open_typical_p = {
     .sequence = 14,
     .incarnation = 1,
@@ -87,6 +90,16 @@ static pf_open open_typical_p = {
 };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
+static pf_open open_typical = {
+    .sequence = 15,
+    .incarnation = 1,
+    .tokens = TOKENS,
+    .n_tokens = 6,
+    .sampling = { .temperature = 1.0f },
+    .method = PF_METHOD_TYPICAL,
+    .max_draft = 4,
+    .typical = { 0.125f, 0.5f },
+};
 static const int32_t drawn[] = { 17, 300 };
 static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL, PF_AHEAD_NONE, 0 },
                                          { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL, PF_AHEAD_NONE, 0 },

@@ -185,6 +185,8 @@ static void opens_carry_the_parameters_of_the_request(void **state)
         { PF_METHOD_COUPLED, 1.0f, 0, false, PF_METHOD_COUPLED, true, false, 77 },
         { 0, 1.0f, 4, false, PF_METHOD_REJECTION, true, true, 0 },
         { PF_METHOD_BLOCK, 1.0f, 4, false, PF_METHOD_BLOCK, true, true, 0 },
+        { PF_METHOD_TRAVERSAL, 1.0f, 4, false, PF_METHOD_TRAVERSAL, true, true, 0 },
+        { PF_METHOD_TYPICAL, 1.0f, 4, false, PF_METHOD_TYPICAL, true, false, 0 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_request request = plain_request();
@@ -1007,9 +1009,9 @@ static void a_method_that_the_verifier_does_not_speak_is_refused_by_name(void **
     assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
     assert_says(error, "does not judge by the method coupled");
     assert_int_equal(u.open.sequence, 0);
-    request.method = (pf_method)(PF_METHOD_COUPLED + 1);
+    request.method = (pf_method)(PF_METHOD_TRAVERSAL + 1);
     assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
-    assert_says(error, "there is no method 5, expected 0 to 4");
+    assert_says(error, "there is no method 7, expected 0 to 6");
     request.method = PF_METHOD_REJECTION;
     assert_ok(run(session, &request, &out, &error), error);
     pf_session_destroy(session);

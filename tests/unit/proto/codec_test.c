@@ -29,6 +29,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_true(a->sampling.temperature == b->sampling.temperature && a->sampling.top_p == b->sampling.top_p &&
                 a->sampling.min_p == b->sampling.min_p && a->sampling.top_k == b->sampling.top_k &&
                 a->sampling.typical_p == b->sampling.typical_p);
+    assert_true(a->typical.epsilon == b->typical.epsilon && a->typical.delta == b->typical.delta);
     assert_int_equal(a->sampling.seed, b->sampling.seed);
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
@@ -180,8 +181,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  r->tokens,
                                  1 + below(rng, MOST_TOKENS),
                                  { (float)below(rng, 5) * 0.3f, below(rng, 100), 0.1f + (float)below(rng, 10) * 0.09f,
-                                   (float)below(rng, 2) * 0.05f, draw(rng) },
-                                 (pf_method)(1 + below(rng, 4)),
+                                   (float)below(rng, 2) * 0.05f, (float)below(rng, 3) * 0.4f, draw(rng) },
+                                 (pf_method)(1 + below(rng, 6)),
                                  1 + below(rng, 64),
                                  below(rng, 257),
                                  below(rng, 1 << 30),
@@ -193,7 +194,10 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, 2) == 1,
                                  0,
                                  { 0 },
-                                 0 };
+                                 0,
+                                 { 0, 0 } };
+    for (int32_t i = 0; i < b->n_opens; i++)
+        if (r->opens[i].method == PF_METHOD_TYPICAL) r->opens[i].typical = (pf_typical){ 0.25f, (float)i / 256.0f };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {

@@ -703,6 +703,23 @@ static void a_block_over_models_has_the_targets_distribution(void **state)
     }
 }
 
+/* As a lossy method must be, and the same tests must tell. */
+static void typical_acceptance_is_lossy_and_keeps_more(void **state)
+{
+    (void)state;
+    if (!TELLS_WRONG_RULES) skip();
+    small_setting setting = { .method = PF_METHOD_REJECTION,
+                              .sampling = { .temperature = 1.0f },
+                              .n_batches = BATCHES / 8 };
+    int32_t n_refused_exactly, n_refused;
+    double tail = test_setting(&setting, NULL, 0, 0, &NO_RULES, NULL, &n_refused_exactly);
+    assert_true(tail >= PF_CHI_FALSE_ALARM);
+    setting.method = PF_METHOD_TYPICAL;
+    tail = test_setting(&setting, NULL, 0, 0, &NO_RULES, NULL, &n_refused);
+    if (tail >= PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the test cannot tell", tail);
+    assert_true(n_refused < n_refused_exactly);
+}
+
 static void typical_p_is_a_filter_of_every_method(void **state)
 {
     (void)state;
@@ -710,9 +727,10 @@ static void typical_p_is_a_filter_of_every_method(void **state)
         { PF_METHOD_REJECTION, { .temperature = 1.0f, .typical_p = 0.6f }, FEWER_BATCHES / 2, false },
         { PF_METHOD_BLOCK, { .temperature = 3.0f, .top_p = 0.9f, .typical_p = 0.5f }, FEWER_BATCHES / 2, false },
         { PF_METHOD_COUPLED, { .temperature = 2.0f, .typical_p = 0.7f }, FEWER_BATCHES / 2, false },
+        { PF_METHOD_TRAVERSAL, { .temperature = 2.0f, .typical_p = 0.8f }, FEWER_BATCHES / 2, false },
         { PF_METHOD_REJECTION, { .temperature = 3.0f, .typical_p = 0.6f }, FEWER_BATCHES / 4, true }
     };
-    const int32_t declares[] = { 4, V, 0, V };
+    const int32_t declares[] = { 4, V, 0, V, V };
     for (size_t i = 0; i < PF_COUNT(settings); i++) {
         int32_t n_refused;
         const double tail = test_setting(&settings[i], NULL, declares[i], 0, &NO_RULES, NULL, &n_refused);
@@ -746,7 +764,7 @@ static void grow_tree(void *user, pf_proposal *proposal)
 static void trees_over_models_are_exact_when_sampling(void **state)
 {
     (void)state;
-    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_BLOCK };
+    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_BLOCK, PF_METHOD_TRAVERSAL };
     for (size_t i = 0; i < PF_COUNT(methods); i++) {
         const small_setting setting = { .method = methods[i], .sampling = USUAL.sampling, .n_batches = FEWER_BATCHES };
         int32_t n_refused;
@@ -916,6 +934,7 @@ int main(void)
         cmocka_unit_test(rejection_is_exact_with_tokens_that_are_looked_up),
         cmocka_unit_test(rejection_is_exact_with_a_cascade),
         cmocka_unit_test(a_block_over_models_has_the_targets_distribution),
+        cmocka_unit_test(typical_acceptance_is_lossy_and_keeps_more),
         cmocka_unit_test(typical_p_is_a_filter_of_every_method),
         cmocka_unit_test(trees_over_models_are_exact_when_sampling),
         cmocka_unit_test(frequencies_declared_for_looked_up_tokens_are_caught),

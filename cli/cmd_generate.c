@@ -19,6 +19,7 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/request.h"
+#include "cli/token_logprobs.h"
 #include "tokenizer/decode/text_stream.h"
 
 static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
@@ -37,6 +38,9 @@ typedef struct {
     bool failed;    /* the request did */
     size_t n_shown; /* bytes of text */
     int32_t n_prompt, n_tokens;
+    const pf_tokenizer *tokenizer;
+    pf_token_logprobs *logprobs; /* [n_new]; NULL: not wanted */
+    int32_t n_logprobs;
     pf_status status;           /* of the text */
     pf_progress prompt, tokens; /* bars: until the first token; then, unless the tokens are shown */
 } continuation;
@@ -102,6 +106,12 @@ static bool on_token(void *user, int32_t token, bool drafted)
     return !c->text.stopped && !c->out->error && c->status == PF_OK;
 }
 
+static void on_logprobs(void *user, const pf_token_logprobs *logprobs)
+{
+    continuation *c = user;
+    if (c->n_logprobs < c->options->n_new) c->logprobs[c->n_logprobs++] = *logprobs;
+}
+
 /* Of a text that has begun: what was held back, and a line end unless there is one. */
 static void show_end(continuation *c)
 {
@@ -110,6 +120,7 @@ static void show_end(continuation *c)
     const bool ended = c->has_text && c->text.bytes.n > 0 && c->text.bytes.data[c->text.bytes.n - 1] == '\n';
     if (!ended) pf_out_write(c->out, "\n", 1);
     pf_out_flush(c->out);
+    pf_out_token_logprobs(c->out, c->logprobs, c->n_logprobs, c->tokenizer);
 }
 
 static bool wants_color(const pf_options *options)
@@ -170,6 +181,8 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
                                   (double)result->decode_ns * 1e-6, "tokens_per_s",
                                   pf_json_number(pf_request_tokens_per_second(result)), "ttft_ms",
                                   (double)result->first_token_ns * 1e-6));
+    if (c->logprobs)
+        json_object_set_new(root, "logprobs", pf_json_token_logprobs(c->logprobs, c->n_logprobs, c->tokenizer));
     json_object_set_new(root, "invalid_logit_rows", json_integer((json_int_t)result->invalid_rows));
     if (pf_setup_has_drafter(c->options))
         json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
@@ -187,6 +200,8 @@ static pf_request make_request(const pf_options *options, const pf_setup *setup,
     request.max_new_tokens = options->n_new;
     request.on_prompt = on_prompt;
     request.on_token = on_token;
+    request.logprobs = 1 + options->n_logprobs;
+    request.on_logprobs = c->logprobs ? on_logprobs : NULL;
     request.user = c;
     return request;
 }
@@ -199,7 +214,7 @@ static bool ends_with_document(const continuation *c, pf_status status, const pf
 
 /* One continuation. An exit status. */
 static int run_one(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
-                   pf_result *result, pf_out *out)
+                   pf_result *result, pf_token_logprobs *logprobs, pf_out *out)
 {
     continuation c = {
         .options = options,
@@ -209,6 +224,8 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
         .is_seen = !options->json && isatty(STDOUT_FILENO) == 1,
         .colors = wants_color(options),
         .n_prompt = prompt->n,
+        .tokenizer = setup->tokenizer,
+        .logprobs = logprobs,
     };
     pf_progress_begin(&c.prompt, "reading the prompt");
     pf_progress_begin(&c.tokens, "generating");
@@ -247,13 +264,16 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
     int code = PF_EXIT_DONE;
     pf_result *result = calloc(1, sizeof *result);
     int32_t *tokens = calloc((size_t)options->n_new, sizeof *tokens);
-    if (!result || !tokens) code = pf_out_fail("no memory for %d tokens", options->n_new);
+    pf_token_logprobs *logprobs = options->n_logprobs >= 0 ? calloc((size_t)options->n_new, sizeof *logprobs) : NULL;
+    if (!result || !tokens || (options->n_logprobs >= 0 && !logprobs))
+        code = pf_out_fail("no memory for %d tokens", options->n_new);
     for (int32_t i = 0; i < options->n_samples && code == PF_EXIT_DONE && !out->error; i++) {
         result->size = sizeof *result;
         result->tokens = tokens;
         result->capacity = options->n_new;
-        code = run_one(options, setup, prompt, seed + (uint64_t)i, result, out);
+        code = run_one(options, setup, prompt, seed + (uint64_t)i, result, logprobs, out);
     }
+    free(logprobs);
     free(tokens);
     free(result);
     return code;

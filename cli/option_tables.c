@@ -104,6 +104,8 @@ static const struct pf_option_row generating_rows[] = {
     ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
     ROW(0, "num-samples", "R", "R continuations, seeds S to S+R-1 (1)", KIND_INT, .offset = AT(n_samples), .min = 1,
         .max = 1 << 20),
+    ROW(0, "logprobs", "N", "log-probabilities of each token and of the N likeliest there, 0 to 20", KIND_INT,
+        .offset = AT(n_logprobs), .max = PF_MAX_LOGPROBS),
 };
 GROUP(pf_options_generating, "Generation", generating_rows);
 
@@ -153,12 +155,12 @@ static const struct pf_option_row speculation_rows[] = {
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "M", "block, traversal, coupled; lossy: typical (greedy at 0, else rejection)", KIND_CHOICE,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(method), .choices = method_choices),
-};
-GROUP(pf_options_speculation, "Speculation", speculation_rows);
     ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(typical.epsilon), .max = 1, .above_min = true),
     ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(typical.delta), .max = 1, .above_min = true),
+};
+GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
     ROW(0, "dtype", "T", "weights: exact, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
@@ -377,12 +379,12 @@ static const struct pf_option_row acceptance_rows[] = {
         .count = AT(n_draft_lens), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "LIST", "as in generate (greedy at 0, else rejection)", KIND_CHOICE, .offset = AT(methods),
         .count = AT(n_methods), .choices = method_choices),
-    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
-        .count = AT(n_temperatures), .max = 1000),
     ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
         .offset = AT(typical.epsilon), .max = 1, .above_min = true),
     ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,
         .offset = AT(typical.delta), .max = 1, .above_min = true),
+    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
+        .count = AT(n_temperatures), .max = 1000),
     ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),
     ROW(0, "top-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.top_p), .max = 1, .above_min = true),
     ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),

@@ -83,6 +83,7 @@ static void set_defaults(const getopt_tables *t, pf_options *out)
         .n_new = 128,
         .sampling = { .top_p = 1.0f },
         .n_samples = 1,
+        .n_logprobs = -1,
         .draft_len = PF_DRAFT_LEN_UNSET,
         .isa_word = "auto",
         .bench_prompt_len = 512,

@@ -82,6 +82,7 @@ typedef struct {
     pf_strings stops;
     bool ignore_eos;
     int32_t n_samples;
+    int32_t n_logprobs; /* likeliest tokens; -1: no log-probabilities */
 
     /* speculation */
     pf_drafter_kind drafter;

@@ -148,6 +148,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
         .judges_trees = true,
         .applies_rules = true,
         .applies_typical_p = true,
+        .gives_logprobs = true,
         .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);

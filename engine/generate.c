@@ -182,12 +182,14 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
     if (q->logprobs < 0 || q->logprobs > 1 + PF_MAX_LOGPROBS)
         return pf_fail(error, PF_INVALID, "log-probabilities of %d likeliest tokens, expected 0 to %d", q->logprobs - 1,
                        PF_MAX_LOGPROBS);
-    if (s->options.verifier->is_far && (q->logprobs > 0 || q->rules.allow))
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s, which a verifier of another process does not %s: the target must run in this one",
-                       q->rules.allow ? "the request says which tokens are allowed"
-                                      : "the request wants log-probabilities",
-                       q->rules.allow ? "ask" : "give");
+    if (s->options.verifier->is_far && q->logprobs > 0 && !s->verifier_info.gives_logprobs)
+        return pf_fail(error, PF_UNSUPPORTED, "the verifier, %s, gives no log-probabilities, which the request wants",
+                       s->verifier_info.model_id);
+    if (s->options.verifier->is_far && q->rules.allow)
+        return pf_fail(
+            error, PF_UNSUPPORTED,
+            "the request says which tokens are allowed, which a verifier of another process does not ask: the target "
+            "must run in this one");
     return PF_OK;
 }
 

@@ -11,7 +11,8 @@
 enum {
     /* Wire to memory: a packed id of one byte becomes an int32_t; nothing that is well-formed grows more ... */
     GROWTH = 4,
-    /* ... but for the structs, which the limits of messages.h bound: declared distributions are most of them. */
+    /* ... but for the structs, which the limits of messages.h bound: declared distributions are most of them. Log-probabilities of verdicts
+     * take 172 bytes a token, and come without proposals. */
     STRUCT_BYTES = PF_MAX_BATCH_SEQUENCES * (PF_MAX_DRAFT_TOKENS * 128 + 2048),
 };
 
@@ -98,6 +99,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     wire.any_vocabulary = info->any_vocabulary;
     wire.logit_rules = info->applies_rules;
     wire.typical_p = info->applies_typical_p;
+    wire.logprobs = info->gives_logprobs;
 
     if (pilotfish__v1__model_info__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__model_info__pack(&wire, out);
@@ -160,6 +162,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     info.any_vocabulary = wire->any_vocabulary;
     info.applies_rules = wire->logit_rules;
     info.applies_typical_p = wire->typical_p;
+    info.gives_logprobs = wire->logprobs;
     for (size_t i = 0; i < wire->n_methods; i++) { /* a newer peer may speak methods that have no bit here */
         const uint32_t method = (uint32_t)wire->methods[i];
         if (method > 0 && method < 32) info.methods |= 1u << method;

@@ -129,6 +129,8 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(check_excluded(at, wire->excluded, wire->n_excluded));
     PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
     PF_TRY(take_rules(at, wire, &out->rules));
+    PF_TRY(pf_codec_check_range(at, "logprobs", wire->logprobs, 0, 1 + PF_MAX_LOGPROBS));
+    out->logprobs = wire->logprobs;
     PF_TRY(take_typical(at, wire->typical, &out->typical));
     out->sequence = wire->sequence;
     out->incarnation = wire->incarnation;
@@ -225,14 +227,55 @@ static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf
     return PF_OK;
 }
 
-static pf_status take_verdict(const pf_codec_place *at, const pf_wire_verdict *wire, pf_verdict *out)
+static pf_status check_logprobs(const pf_codec_place *at, const char *field, const float *values, size_t n)
 {
+    for (size_t i = 0; i < n; i++)
+        if (!(values[i] <= 0.0f))
+            return pf_codec_refuse(at, PF_FORMAT, field, "[%zu] is %g, expected at most 0", i, (double)values[i]);
+    return PF_OK;
+}
+
+/* Of the tokens [n] of a verdict. */
+static pf_status take_logprobs(const pf_codec_place *at, pf_bump *bump, const pf_wire_logprobs *wire,
+                               const int32_t *tokens, size_t n, const pf_token_logprobs **out)
+{
+    PF_TRY(pf_codec_check_count(at, "logprobs.logprobs", wire->n_logprobs, n, n));
+    PF_TRY(pf_codec_check_count(at, "logprobs.counts", wire->n_counts, n, n));
+    PF_TRY(check_logprobs(at, "logprobs.logprobs", wire->logprobs, n));
+    size_t n_top = 0;
+    for (size_t i = 0; i < n; i++) {
+        PF_TRY(pf_codec_check_entry(at, "logprobs.counts", i, wire->counts[i], 0, PF_MAX_LOGPROBS));
+        n_top += (size_t)wire->counts[i];
+    }
+    PF_TRY(check_tokens(at, "logprobs.top", wire->top, wire->n_top, n_top, n_top));
+    PF_TRY(pf_codec_check_count(at, "logprobs.top_logprobs", wire->n_top_logprobs, n_top, n_top));
+    PF_TRY(check_logprobs(at, "logprobs.top_logprobs", wire->top_logprobs, n_top));
+    pf_token_logprobs *taken = pf_bump_take(bump, n * sizeof *taken);
+    if (!taken) return pf_codec_refuse(at, PF_LIMIT, "logprobs", "takes more memory than a batch may");
+    for (size_t i = 0, first = 0; i < n; i++) {
+        const size_t count = (size_t)wire->counts[i];
+        taken[i] = (pf_token_logprobs){ .token = tokens[i], .logprob = wire->logprobs[i], .n_top = (int32_t)count };
+        if (count > 0) {
+            memcpy(taken[i].top, wire->top + first, count * sizeof *taken[i].top);
+            memcpy(taken[i].top_logprobs, wire->top_logprobs + first, count * sizeof *taken[i].top_logprobs);
+        }
+        first += count;
+    }
+    *out = taken;
+    return PF_OK;
+}
+
+static pf_status take_verdict(const pf_codec_place *at, pf_bump *bump, const pf_wire_verdict *wire, pf_verdict *out)
+{
+    const pf_token_logprobs *logprobs = NULL;
     PF_TRY(pf_codec_check_range(at, "finish", wire->finish, PF_FINISH_NONE, PF_FINISH_EOS));
     const size_t least = wire->finish == PILOTFISH__V1__FINISH__FINISH_NONE ? 1 : 0;
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, least, PF_MAX_VERDICT_TOKENS));
     PF_TRY(pf_codec_check_range(at, "n_accepted", wire->n_accepted, 0, (int64_t)wire->n_tokens));
     const bool is_bounded = wire->wanted_case == PILOTFISH__V1__VERDICT__WANTED_MAX_DRAFT;
     if (is_bounded) PF_TRY(pf_codec_check_range(at, "max_draft", wire->max_draft, 0, PF_MAX_DRAFT_TOKENS));
+    if (wire->logprobs && wire->n_tokens > 0)
+        PF_TRY(take_logprobs(at, bump, wire->logprobs, wire->tokens, wire->n_tokens, &logprobs));
     *out = (pf_verdict){
         .sequence = wire->sequence,
         .incarnation = wire->incarnation,
@@ -246,6 +289,7 @@ static pf_status take_verdict(const pf_codec_place *at, const pf_wire_verdict *w
                       : wire->max_draft == 0 ? PF_NO_DRAFT
                                              : wire->max_draft,
         .propose_within_us = wire->propose_within_us,
+        .logprobs = logprobs,
     };
     return PF_OK;
 }

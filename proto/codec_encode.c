@@ -82,6 +82,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->typical.epsilon = o->typical.epsilon;
         w->typical.delta = o->typical.delta;
         if (o->method == PF_METHOD_TYPICAL) w->open.typical = &w->typical;
+        w->open.logprobs = o->logprobs;
     }
     return PF_OK;
 }
@@ -143,6 +144,41 @@ static pf_status mirror_proposals(pf_bump *bump, const pf_batch *batch, pf_wire_
     return PF_OK;
 }
 
+/* Token after token in one array of each field. */
+static pf_status mirror_logprobs(pf_bump *bump, const pf_verdict *v, pf_wire_logprobs **out)
+{
+    const size_t n = (size_t)v->n_tokens;
+    size_t n_top = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!within(v->logprobs[i].n_top, PF_MAX_LOGPROBS)) return PF_LIMIT;
+        n_top += (size_t)v->logprobs[i].n_top;
+    }
+    pf_wire_logprobs *wire = pf_bump_take(bump, sizeof *wire);
+    float *logprobs = pf_bump_take(bump, n * sizeof *logprobs);
+    float *values = pf_bump_take(bump, n_top * sizeof *values);
+    int32_t *counts = pf_bump_take(bump, n * sizeof *counts);
+    int32_t *ids = pf_bump_take(bump, n_top * sizeof *ids);
+    if (!wire || !logprobs || !values || !counts || !ids) return PF_LIMIT;
+    pilotfish__v1__logprobs__init(wire);
+    for (size_t i = 0; i < n; i++) {
+        const pf_token_logprobs *of = &v->logprobs[i];
+        logprobs[i] = of->logprob;
+        counts[i] = of->n_top;
+        if (of->n_top == 0) continue;
+        memcpy(ids + wire->n_top, of->top, (size_t)of->n_top * sizeof *ids);
+        memcpy(values + wire->n_top, of->top_logprobs, (size_t)of->n_top * sizeof *values);
+        wire->n_top += (size_t)of->n_top;
+    }
+    wire->n_logprobs = wire->n_counts = n;
+    wire->n_top_logprobs = wire->n_top;
+    wire->logprobs = logprobs;
+    wire->counts = counts;
+    wire->top = ids;
+    wire->top_logprobs = values;
+    *out = wire;
+    return PF_OK;
+}
+
 static pf_status mirror_verdicts(pf_bump *bump, const pf_batch *batch, pf_wire_batch *wire)
 {
     void **table;
@@ -167,6 +203,7 @@ static pf_status mirror_verdicts(pf_bump *bump, const pf_batch *batch, pf_wire_b
             w->max_draft = v->next_draft == PF_NO_DRAFT ? 0 : v->next_draft;
         }
         w->propose_within_us = v->propose_within_us;
+        if (v->logprobs && v->n_tokens > 0) PF_TRY(mirror_logprobs(bump, v, &w->logprobs));
     }
     return PF_OK;
 }

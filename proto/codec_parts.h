@@ -20,6 +20,7 @@ typedef Pilotfish__V1__SamplingParameters pf_wire_sampling;
 typedef Pilotfish__V1__Limits pf_wire_limits;
 typedef Pilotfish__V1__LogitRules pf_wire_rules;
 typedef Pilotfish__V1__Typical pf_wire_typical;
+typedef Pilotfish__V1__Logprobs pf_wire_logprobs;
 typedef Pilotfish__V1__Close pf_wire_close;
 typedef Pilotfish__V1__Proposal pf_wire_proposal;
 typedef Pilotfish__V1__Declared pf_wire_declared;

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import shutil
 import signal
@@ -192,6 +193,30 @@ class Generation(Case):
         block = self.generate(*options, "--top-p", "1e-60", "--method", "block", "-d", self.target)
         self.assertEqual(block["tokens"], best)
         self.assertEqual(block["speculation"]["accepted"], block["speculation"]["drafted"])
+
+    def test_log_probabilities_of_each_token_and_of_the_likeliest(self):
+        document = self.generate("-n", "8", "--logprobs", "2")
+        self.assertEqual([entry["token"] for entry in document["logprobs"]], document["tokens"])
+        for entry in document["logprobs"]:
+            self.assertEqual([top["token"] for top in entry["top"]][:1], [entry["token"]])  # greedy
+            self.assertEqual(entry["top"][0]["logprob"], entry["logprob"])
+            self.assertLessEqual(entry["top"][1]["logprob"], entry["logprob"])
+            self.assertLess(entry["logprob"], 0)
+        logits = self.run_json("logits", "-m", self.target, "--tokens", ",".join(map(str, document["prompt_tokens"])))["logits"]
+        expected = max(logits) - math.log(math.fsum(math.exp(logit) for logit in logits))
+        self.assertAlmostEqual(document["logprobs"][0]["logprob"], expected, places=3)
+        self.assertNotIn("logprobs", self.generate("-n", "8"))
+        self.assertEqual(self.generate("-n", "8", "--logprobs", "0")["logprobs"][0]["top"], [])
+        shown = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "8", "--logprobs", "2").out.decode(errors="replace")
+        for line, entry in zip(shown.splitlines()[-8:], document["logprobs"]):
+            self.assertEqual([json.loads(text) for text in line.split("\t")[1::2]],
+                             [entry["text"], *[top["text"] for top in entry["top"]]])
+
+    def test_typical_acceptance_at_its_lowest_threshold_keeps_whatever_is_drafted(self):
+        options = ["-n", "24", "--ignore-eos", "--temperature", "1", "--seed", "5", "-d", self.draft, "--draft-len", "4"]
+        typical = self.generate(*options, "--method", "typical", "--typical-epsilon", "1e-30")["speculation"]
+        self.assertEqual(typical["accepted"], typical["drafted"])
+        self.assertNotEqual(self.generate(*options)["speculation"]["acceptance_rate"], 1)
 
     def test_a_drawn_seed_is_reported_and_repeats_the_text(self):
         drawn = self.generate("-n", "12", "--temperature", "1")

@@ -250,6 +250,15 @@ class Lossless(Case):
         self.assertGreater(document["speculation"]["branches"], 0)
         self.assertEqual(chains["speculation"]["branches"], 0)
 
+    def test_a_verifier_elsewhere_gives_the_same_log_probabilities(self):
+        options = ["-p", PROMPT, "-n", 24, "--logprobs", 3, "--repetition-penalty", "1.2"]
+        here = self.run_json("generate", "-m", self.target, *options)
+        with self.pilotfish.serve("verifier", self.target, self.socket("logprobs")) as verifier:
+            there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, *options)
+        self.assertEqual(there["tokens"], here["tokens"])
+        self.assertGreater(there["speculation"]["rounds"], 0)
+        self.assertEqual(there["logprobs"], here["logprobs"])
+
     def test_drafting_ahead_leaves_the_text_as_it_is(self):
         """Whether it hits depends on times: a machine that is loaded may need several texts until there was time for it once."""
         n, here = 60, ["-m", self.target, "--simulate-step-ms", 10]

@@ -213,6 +213,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     if (u->declares != 0) out->max_declared = u->declares > 0 ? u->declares : 0;
     if (u->methods != 0) out->methods = u->methods < UINT32_MAX ? u->methods : 0;
     if (u->judges_chains) out->judges_trees = false;
+    if (u->is_old) out->applies_typical_p = out->gives_logprobs = false;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);

@@ -2,6 +2,8 @@
 #ifndef PF_TESTS_SUPPORT_WIRE_SAMPLES_H
 #define PF_TESTS_SUPPORT_WIRE_SAMPLES_H
 
+#include <math.h>
+
 #include "proto/codec.h"
 #include "tests/support/test.h"
 
@@ -88,8 +90,6 @@ static pf_open open_typical_p = {
     .max_draft = 4,
     .max_declared = 64,
 };
-static pf_close close_one = { 7 };
-static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static pf_open open_typical = {
     .sequence = 15,
     .incarnation = 1,
@@ -100,6 +100,8 @@ static pf_open open_typical = {
     .max_draft = 4,
     .typical = { 0.125f, 0.5f },
 };
+static pf_close close_one = { 7 };
+static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
 static pf_proposal proposals_three[] = { { 7, 1, 1, 7, TOKENS, 6, NULL, NULL, PF_AHEAD_NONE, 0 },
                                          { 8, 2, 5, 99, TOKENS, 6, PARENTS, NULL, PF_AHEAD_NONE, 0 },
@@ -109,6 +111,18 @@ static pf_verdict verdicts_two[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE,
 static pf_verdict verdicts_bounded[] = { { 7, 1, 1, 7, TOKENS, 3, 2, PF_FINISH_NONE, 3, 0, NULL },
                                          { 8, 2, 5, 99, TOKENS, 1, 0, PF_FINISH_NONE, PF_NO_DRAFT, 0, NULL },
                                          { 9, 1, 2, 12, TOKENS, 1, 0, PF_FINISH_NONE, 0, 2500, NULL } };
+static const pf_token_logprobs logprobs_two[] = { { 0, -0.25f, 2, { 0, 4095 }, { -0.25f, -1.5f } },
+                                                  { 1, -INFINITY, 0, { 0 }, { 0 } } };
+static pf_verdict verdict_logprobs = { 7, 1, 1, 7, TOKENS, 2, 1, PF_FINISH_NONE, 0, 0, logprobs_two };
+static pf_open open_logprobs = {
+    .sequence = 16,
+    .incarnation = 1,
+    .tokens = TOKENS,
+    .n_tokens = 6,
+    .method = PF_METHOD_GREEDY,
+    .max_draft = 4,
+    .logprobs = 3,
+};
 static pf_prefix_request prefix_one = { 9, 4, 33 };
 static pf_refusal refusals_two[] = { { 10, 1, PF_LIMIT, "8 sequences are open, more are not taken" },
                                      { 11, 1, PF_UNSUPPORTED, "method 3 is not spoken here" } };
@@ -130,6 +144,8 @@ static const struct {
     { "open_excluded", { .opens = &open_excluded, .n_opens = 1 } },
     { "open_rules", { .opens = &open_rules, .n_opens = 1 } },
     { "open_typical_p", { .opens = &open_typical_p, .n_opens = 1 } },
+    { "logprobs", { .opens = &open_logprobs, .n_opens = 1, .verdicts = &verdict_logprobs, .n_verdicts = 1 } },
+    { "open_typical", { .opens = &open_typical, .n_opens = 1 } },
 };
 
 static const pf_model_info golden_info = {

@@ -147,7 +147,8 @@ static void a_grammar_that_allows_nothing_ends_the_request(void **state)
 
 /* ---- log-probabilities -------------------------------------------------------------------------------------------- */
 
-static void collect(pair *p, pf_peer *drafter, const pf_request *like, grammar *g, generated *out)
+static void collect_from(pair *p, pf_peer *verifier, pf_peer *drafter, const pf_request *like, grammar *g,
+                         generated *out)
 {
     pf_request request = *like;
     *g = (grammar){ 0 };
@@ -155,9 +156,20 @@ static void collect(pair *p, pf_peer *drafter, const pf_request *like, grammar *
     request.on_logprobs = take_logprobs;
     request.on_token = take_token;
     request.user = g;
-    generate(p, p->verifier, drafter, &request, out);
+    generate(p, verifier, drafter, &request, out);
     assert_false(g->is_wrong);
     assert_int_equal(g->n_logprobs, out->result.n_tokens);
+}
+
+static void collect(pair *p, pf_peer *drafter, const pf_request *like, grammar *g, generated *out)
+{
+    collect_from(p, p->verifier, drafter, like, g, out);
+}
+
+static void collect_far(pair *p, const pf_request *like, grammar *g, generated *out)
+{
+    unreliable_peer far = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+    collect_from(p, &far.head, p->drafter, like, g, out);
 }
 
 static void assert_sound(const pf_token_logprobs *l, int32_t token, bool is_greedy)
@@ -184,16 +196,19 @@ static void log_probabilities_are_the_same_with_any_draft_and_change_no_text(voi
         if (kind == 1) request.method = PF_METHOD_COUPLED;
         if (kind == 2) request.rules.repetition_penalty = 1.3f;
         generated without, plainly, out;
-        grammar plain, drafted;
+        grammar plain, drafted, far;
         generate(p, p->verifier, NULL, &request, &without);
         collect(p, NULL, &request, &plain, &plainly);
         assert_same_text(&plainly, &without);
         collect(p, p->drafter, &request, &drafted, &out);
         assert_same_text(&out, &plainly);
         assert_true(out.result.speculation.accepted > 0);
+        collect_far(p, &request, &far, &out);
+        assert_same_text(&out, &plainly);
         for (int32_t i = 0; i < plain.n_logprobs; i++) {
             assert_sound(&plain.logprobs[i], plainly.tokens[i], kind != 1);
             assert_memory_equal(&plain.logprobs[i], &drafted.logprobs[i], sizeof plain.logprobs[i]);
+            assert_memory_equal(&plain.logprobs[i], &far.logprobs[i], sizeof plain.logprobs[i]);
         }
     }
 }
@@ -202,6 +217,7 @@ static void what_a_verifier_of_another_process_cannot_do_is_refused(void **state
 {
     pair *p = *state;
     unreliable_peer far = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+    far.is_old = true;
     pf_session *session = open_session(p, &far.head, NULL);
     generated out;
     grammar g;
@@ -212,7 +228,13 @@ static void what_a_verifier_of_another_process_cannot_do_is_refused(void **state
     request = plain_request();
     request.logprobs = 1;
     assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
-    assert_says(error, "wants log-probabilities");
+    assert_says(error, "gives no log-probabilities");
+    request = plain_request();
+    request.sampling = (pf_sampling){ .temperature = 1.0f, .typical_p = 0.5f };
+    assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
+    assert_says(error, "does not apply typical_p");
+    request.sampling.typical_p = 1.0f; /* off */
+    assert_ok(run(session, &request, &out, &error), error);
     request.logprobs = PF_MAX_LOGPROBS + 2;
     assert_status(run(session, &request, &out, &error), PF_INVALID);
     assert_says(error, "expected 0 to 20");

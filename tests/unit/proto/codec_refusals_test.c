@@ -11,6 +11,9 @@ static const int32_t beyond[] = { 1, N_VOCAB }, negative[] = { -1 }, own_parent[
 static const int32_t empty[] = { 0, 0 }, touching[] = { 1, 2, 2, 3 }, below_zero[] = { -1, 3 };
 static const int32_t behind_the_last[] = { 1, INT32_MAX, INT32_MAX, INT32_MAX };
 static const int32_t twice[] = { 300, 17, 300 };
+static const pf_token_logprobs above_zero[] = { { .logprob = -1.0f }, { .logprob = 0.5f }, { .logprob = -1.0f } };
+static const pf_token_logprobs no_number[] = { { .n_top = 1, .top_logprobs = { NAN } }, { 0 }, { 0 } };
+static const pf_token_logprobs likeliest_beyond[] = { { .n_top = 1, .top = { 4096 } }, { 0 }, { 0 } };
 static const float wrong_sum[] = { 0.5f, 0.25f, 0.125f }, not_positive[] = { 1.0f, 0.0f, 0.0f };
 
 typedef enum { IN_OPEN, IN_PROPOSAL, IN_VERDICT, IN_DECLARED } part;
@@ -46,6 +49,9 @@ SPOIL(top_k_negative, pf_open, x->sampling.top_k = -1)
 SPOIL(top_p_above, pf_open, x->sampling.top_p = 1.5f)
 SPOIL(min_p_infinite, pf_open, x->sampling.min_p = INFINITY)
 SPOIL(typical_p_negative, pf_open, x->sampling.typical_p = -0.25f)
+SPOIL(logprobs_beyond, pf_open, x->logprobs = 22)
+SPOIL(epsilon_above, pf_open, x->method = PF_METHOD_TYPICAL, x->typical.epsilon = 1.5f)
+SPOIL(delta_nan, pf_open, x->method = PF_METHOD_TYPICAL, x->typical.delta = NAN)
 SPOIL(draft_beyond, pf_open, x->max_draft = 65)
 SPOIL(draft_none, pf_open, x->max_draft = 0)
 SPOIL(declared_beyond, pf_open, x->max_declared = 257)
@@ -58,6 +64,9 @@ SPOIL(p_id, pf_proposal, x->tokens = beyond, x->n_tokens = 2)
 SPOIL(p_parent, pf_proposal, x->parents = own_parent)
 SPOIL(v_no_incarnation, pf_verdict, x->incarnation = 0)
 SPOIL(v_base, pf_verdict, x->base = INT32_MAX)
+SPOIL(v_logprob_above, pf_verdict, x->logprobs = above_zero)
+SPOIL(v_logprob_nan, pf_verdict, x->logprobs = no_number)
+SPOIL(v_likeliest_beyond, pf_verdict, x->logprobs = likeliest_beyond)
 SPOIL(v_nothing, pf_verdict, x->n_tokens = 0, x->n_accepted = 0)
 SPOIL(v_accepted, pf_verdict, x->n_accepted = x->n_tokens + 1)
 SPOIL(v_accepted_negative, pf_verdict, x->n_accepted = -1)
@@ -119,6 +128,9 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].sampling.top_p is 1.5", IN_OPEN, top_p_above, false },
         { "opens[0].sampling.min_p is inf", IN_OPEN, min_p_infinite, false },
         { "opens[0].sampling.typical_p is -0.25", IN_OPEN, typical_p_negative, false },
+        { "opens[0].logprobs is 22", IN_OPEN, logprobs_beyond, false },
+        { "opens[0].typical.epsilon is 1.5", IN_OPEN, epsilon_above, false },
+        { "opens[0].typical.delta is nan", IN_OPEN, delta_nan, false },
         { "opens[0].limits.max_draft is 65", IN_OPEN, draft_beyond, false },
         { "opens[0].limits.max_draft is 0", IN_OPEN, draft_none, false },
         { "opens[0].limits.max_declared is 257", IN_OPEN, declared_beyond, false },
@@ -129,6 +141,9 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "proposals[0].base_length is 2147483647", IN_PROPOSAL, p_base_huge, true },
         { "proposals[0].tokens[1] is 4096", IN_PROPOSAL, p_id, false },
         { "proposals[0].parents[1] is 1, expected -1 to 0", IN_PROPOSAL, p_parent, false },
+        { "verdicts[0].logprobs.logprobs[1] is 0.5, expected at most 0", IN_VERDICT, v_logprob_above, false },
+        { "verdicts[0].logprobs.top_logprobs[0] is nan", IN_VERDICT, v_logprob_nan, false },
+        { "verdicts[0].logprobs.top[0] is 4096", IN_VERDICT, v_likeliest_beyond, false },
         { "verdicts[0].incarnation is 0", IN_VERDICT, v_no_incarnation, true },
         { "verdicts[0].base_length is 2147483647", IN_VERDICT, v_base, true },
         { "verdicts[0].tokens has 0 entries", IN_VERDICT, v_nothing, false },

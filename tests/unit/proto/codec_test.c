@@ -34,8 +34,8 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
     assert_int_equal(a->adaptive_draft, b->adaptive_draft);
-    assert_true(a->logprobs == b->logprobs && a->client == b->client &&
-                a->rules.allow == b->rules.allow); /* not on the wire */
+    assert_int_equal(a->logprobs, b->logprobs);
+    assert_true(a->client == b->client && a->rules.allow == b->rules.allow); /* not on the wire */
     assert_int_equal(a->trees, b->trees);
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);
@@ -82,6 +82,14 @@ static void assert_same_verdict(const pf_verdict *a, const pf_verdict *b)
     assert_int_equal(a->finish, b->finish);
     assert_int_equal(a->next_draft, b->next_draft);
     assert_int_equal(a->propose_within_us, b->propose_within_us);
+    assert_int_equal(a->logprobs != NULL && a->n_tokens > 0, b->logprobs != NULL);
+    for (int32_t i = 0; b->logprobs && i < a->n_tokens; i++) {
+        assert_int_equal(b->logprobs[i].token, a->tokens[i]);
+        assert_true(a->logprobs[i].logprob == b->logprobs[i].logprob);
+        assert_same_tokens(a->logprobs[i].top, a->logprobs[i].n_top, b->logprobs[i].top, b->logprobs[i].n_top);
+        for (int32_t k = 0; k < a->logprobs[i].n_top; k++)
+            assert_true(a->logprobs[i].top_logprobs[k] == b->logprobs[i].top_logprobs[k]);
+    }
 }
 
 static void assert_same_batch(const pf_batch *a, const pf_batch *b)
@@ -307,6 +315,11 @@ static void recorded_messages_of_version_1_decode(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.applies_typical_p);
+    assert_false(info.gives_logprobs); /* likewise */
+    info.gives_logprobs = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.gives_logprobs);
     assert_int_equal(pf_model_ids(&info), 4096); /* likewise */
     info.n_ids = 5000;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
@@ -490,10 +503,22 @@ static void a_batch_at_every_limit_arrives(void **state)
                              declared,
                              PF_AHEAD_HIT,
                              PF_MAX_DRAFT_TOKENS };
-    pf_verdict verdict = {
-        7,          1,   0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE, PF_MAX_DRAFT_TOKENS,
-        UINT32_MAX, NULL
-    };
+    static pf_token_logprobs logprobs[PF_MAX_VERDICT_TOKENS];
+    for (int32_t i = 0; i < PF_MAX_VERDICT_TOKENS; i++) {
+        logprobs[i] = (pf_token_logprobs){ .token = i, .logprob = -1.0f, .n_top = PF_MAX_LOGPROBS };
+        for (int32_t k = 0; k < PF_MAX_LOGPROBS; k++) logprobs[i].top[k] = ids[k];
+    }
+    pf_verdict verdict = { 7,
+                           1,
+                           0,
+                           0,
+                           ids,
+                           PF_MAX_VERDICT_TOKENS,
+                           PF_MAX_VERDICT_TOKENS,
+                           PF_FINISH_NONE,
+                           PF_MAX_DRAFT_TOKENS,
+                           UINT32_MAX,
+                           logprobs };
     pf_prefix_request request = { 7, 1, 0 };
     pf_refusal refusal = { 7, 1, PF_LIMIT, text };
     const pf_batch batch = { .opens = &open,
@@ -525,6 +550,28 @@ static void a_batch_at_every_limit_arrives(void **state)
     assert_status(pf_codec_decode_batch(codec, bytes, n_bytes, &out, &error), PF_LIMIT);
     snprintf(text, sizeof text, "a batch of %zu bytes, at most %zu are taken", n_bytes, n_bytes - 1);
     assert_says(error, text);
+    pf_codec_destroy(codec);
+}
+
+/* Of one byte on the wire each, where structs have 172: as many as a batch may have. */
+static void short_log_probabilities_of_all_sequences_fit(void **state)
+{
+    (void)state;
+    static pf_token_logprobs logprobs[PF_MAX_VERDICT_TOKENS];
+    static int32_t tokens[PF_MAX_VERDICT_TOKENS];
+    static pf_verdict verdicts[PF_MAX_BATCH_SEQUENCES];
+    for (int32_t i = 0; i < PF_MAX_BATCH_SEQUENCES; i++)
+        verdicts[i] = (pf_verdict){ .sequence = 1 + (uint64_t)i,
+                                    .incarnation = 1,
+                                    .tokens = tokens,
+                                    .n_tokens = PF_MAX_VERDICT_TOKENS,
+                                    .logprobs = logprobs };
+    const pf_batch batch = { .verdicts = verdicts, .n_verdicts = PF_MAX_BATCH_SEQUENCES }, *out = NULL;
+    pf_codec *codec = codec_of(BUFFER);
+    pf_error error;
+    const size_t n = encoded(codec, &batch);
+    assert_ok(pf_codec_decode_batch(codec, buffer, n, &out, &error), error);
+    assert_same_batch(&batch, out);
     pf_codec_destroy(codec);
 }
 
@@ -631,6 +678,7 @@ int main(void)
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
         cmocka_unit_test(model_info_takes_its_bytes_and_no_more),
         cmocka_unit_test(a_batch_at_every_limit_arrives),
+        cmocka_unit_test(short_log_probabilities_of_all_sequences_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

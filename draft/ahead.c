@@ -126,6 +126,7 @@ void pf_ahead_begin(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n_ch
     slot->base = s->n_committed;
     slot->n_proposed = n_chain;
     slot->n_chain = slot->n_rows >= n_chain && is_on(c) ? n_chain : 0;
+    if (slot->n_chain > 0) pf_slot_list_add(&c->waiting, s->slot);
     slot->round = round;
     slot->left_ns = left_ns;
     slot->is_planned = slot->has_bonus_row = false;
@@ -283,18 +284,11 @@ bool pf_ahead_fill(pf_outcome_cache *c, pf_host_sequence *s, uint64_t *sent)
 
 /* ---- passes ---------------------------------------------------------------------------------------------------- */
 
-static int32_t count_waiting(const pf_outcome_cache *c)
-{
-    int32_t n = 0;
-    for (int32_t slot = 0; slot < c->host->config.max_sequences; slot++) n += c->slots[slot].n_chain > 0;
-    return n;
-}
-
 /* Of outcomes [n], the most probable first, how many to draft for: those that save the most passes after the verdict. A hit saves the passes that
  * end before it, and these take longer the more rows they have; the other sequences that wait have as many. */
 static int32_t choose_count(const pf_outcome_cache *c, const pf_outcome *outcomes, int32_t n, int32_t n_passes)
 {
-    const int32_t n_waiting = count_waiting(c);
+    const int32_t n_waiting = c->waiting.n;
     double hits = 0.0, best = 0.0;
     int32_t chosen = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -348,13 +342,20 @@ static void add_row(pf_outcome_cache *c, int32_t *n, int64_t sequence, const int
     c->owners[(*n)++] = owner;
 }
 
+static void forget_answered(pf_outcome_cache *c)
+{
+    for (int32_t i = c->waiting.n - 1; i >= 0; i--)
+        if (slot_of(c, c->waiting.slots[i])->n_chain == 0) pf_slot_list_remove(&c->waiting, c->waiting.slots[i]);
+}
+
 static int32_t gather(pf_outcome_cache *c)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < c->host->config.max_sequences; i++) {
+    forget_answered(c);
+    for (int32_t at = 0; at < c->waiting.n; at++) {
+        const int32_t i = c->waiting.slots[at];
         const pf_host_sequence *s = &c->host->sequences[i];
         const pf_ahead_slot *slot = slot_of(c, i);
-        if (slot->n_chain == 0) continue;
         if (!slot->is_planned) plan(c, s);
         if (slot->n_chain > 0 && slot->n_bonus > 0 && !slot->has_bonus_row)
             add_row(c, &n, pf_sequence_cache_of(c->cache, i), s->tokens + slot->base + slot->n_chain - 1, -1 - i);
@@ -494,7 +495,7 @@ static bool pays(pf_outcome_cache *c, int32_t n)
     double saved = 0.0, delayed = 0.0;
     if (!c->if_it_pays || c->away_ns <= 0.0) return true;
     for (int32_t i = 0; i < n; i++) saved += saved_passes(c, c->owners[i]) * pass_ns;
-    for (int32_t i = 0; i < c->host->config.max_sequences; i++) delayed += delay_ns(c, slot_of(c, i), now_ns, pass_ns);
+    for (int32_t i = 0; i < c->waiting.n; i++) delayed += delay_ns(c, slot_of(c, c->waiting.slots[i]), now_ns, pass_ns);
     c->n_refused = saved >= delayed || c->n_refused == MOST_REFUSED ? 0 : c->n_refused + 1;
     return c->n_refused == 0;
 }
@@ -508,8 +509,8 @@ bool pf_ahead_step(pf_outcome_cache *c)
     const uint64_t before_ns = pf_host_now_ns(c->host);
     if (pf_sequence_cache_try(c->cache, c->spans, n) != PF_OK) {
         (void)pf_ahead_drop_all(c);
-        for (int32_t i = 0; i < c->host->config.max_sequences; i++)
-            if (!has_branch(c, i)) (void)pf_ahead_drop(c, i);
+        for (int32_t i = 0; i < c->waiting.n; i++)
+            if (!has_branch(c, c->waiting.slots[i])) (void)pf_ahead_drop(c, c->waiting.slots[i]);
         return false;
     }
     pf_drawer_share(c->drawer, n, draw_row, c);
@@ -530,6 +531,7 @@ void pf_ahead_lay_out(pf_outcome_cache *c, pf_arena *arena)
     const size_t n = (size_t)c->n_branches;
     c->branches = pf_arena_take(arena, n, sizeof *c->branches);
     c->slots = pf_arena_take(arena, n > 0 ? n_slots : 0, sizeof *c->slots);
+    c->waiting = pf_slot_list_lay_out(n > 0 ? c->host->config.max_sequences : 0, arena);
     c->spans = pf_arena_take(arena, n > 0 ? n + n_slots : 0, sizeof *c->spans);
     c->owners = pf_arena_take(arena, n > 0 ? n + n_slots : 0, sizeof *c->owners);
     for (size_t i = 0; i < n; i++) {

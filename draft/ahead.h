@@ -90,6 +90,7 @@ typedef struct {
     pf_ahead_branch *branches; /* [n_branches] */
     int32_t n_branches;        /* 0: nothing is drafted ahead */
     pf_ahead_slot *slots;      /* [max_sequences] */
+    pf_slot_list waiting;      /* whose proposals await their verdicts, and a few that do no more */
     pf_outcome_shares shares;
     int32_t of_sequence; /* by the owner: branches of a sequence, at most; 0: n_branches */
     bool if_it_pays;     /* by the owner: false: always, whatever the time */

@@ -291,9 +291,9 @@ static pf_status check_options(const char *model, const pf_engine_options *optio
     PF_TRY(check_option(model, "n_cores", options->n_cores, options->cores ? INT32_MAX : 0, error));
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
-    PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
+    PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_OPEN_SEQUENCES, error));
     PF_TRY(check_option(model, "draft_branches", options->draft_branches, MOST_BRANCHES, error));
-    PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_BATCH_SEQUENCES, error));
+    PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_OPEN_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     bool is_finished;     /* to be closed at the peer */
     uint64_t touched_ns;  /* when its client or the peer last sent something about it */
     uint64_t touched_in;  /* the submit in which its client did */
+    bool is_spoken_of;    /* in the list of that name, also once it is free */
     uint64_t sent_round;  /* whose proposal has been sent before the peer made it; 0: none */
     pf_traffic_sequence traffic;
 } dispatch_slot;
@@ -36,6 +37,11 @@ struct pf_dispatch {
     int32_t max;
     uint64_t idle_timeout_ns;
     dispatch_slot *slots; /* [max] */
+    pf_idmap *streams;    /* that have sequences: (stream, 0) */
+    int32_t *n_of_stream; /* [max] by what streams finds: how many */
+    int32_t
+        *spoken_of; /* [n_spoken_of] slots that their clients have said something of, since the peer owed no answer */
+    int32_t n_spoken_of;
     uint64_t generation;
     uint64_t n_submits;
     uint64_t queue_ns;             /* of the batches since the last collect, the longest */
@@ -60,21 +66,26 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     pf_idmap *ids;
     PF_TRY(pf_idmap_create(max_sequences, &ids));
     pf_dispatch *dispatch = calloc(1, sizeof *dispatch);
-    dispatch_slot *slots = calloc((size_t)max_sequences, sizeof *slots);
-    if (!dispatch || !slots) {
+    if (!dispatch) {
         pf_idmap_destroy(ids);
-        free(dispatch);
-        free(slots);
+        return PF_NOMEM;
+    }
+    dispatch->ids = ids;
+    const size_t n = (size_t)max_sequences;
+    dispatch->slots = calloc(n, sizeof *dispatch->slots);
+    dispatch->n_of_stream = calloc(n, sizeof *dispatch->n_of_stream);
+    dispatch->spoken_of = calloc(n, sizeof *dispatch->spoken_of);
+    if (!dispatch->slots || !dispatch->n_of_stream || !dispatch->spoken_of ||
+        pf_idmap_create(max_sequences, &dispatch->streams) != PF_OK) {
+        pf_dispatch_destroy(dispatch);
         return PF_NOMEM;
     }
     dispatch->service = service;
     dispatch->peer = peer;
     dispatch->send = send;
     dispatch->user = user;
-    dispatch->ids = ids;
     dispatch->max = max_sequences;
     dispatch->idle_timeout_ns = idle_timeout_ns;
-    dispatch->slots = slots;
     *out = dispatch;
     return PF_OK;
 }
@@ -89,6 +100,9 @@ void pf_dispatch_destroy(pf_dispatch *dispatch)
     if (!dispatch) return;
     if (dispatch->prepared) pf_prepared_listen(dispatch->prepared, NULL, NULL);
     pf_idmap_destroy(dispatch->ids);
+    pf_idmap_destroy(dispatch->streams);
+    free(dispatch->n_of_stream);
+    free(dispatch->spoken_of);
     free(dispatch->slots);
     free(dispatch);
 }
@@ -106,18 +120,40 @@ static dispatch_slot *find_slot(const pf_dispatch *dispatch, const void *stream,
     return slot < 0 ? NULL : &dispatch->slots[slot];
 }
 
+static void note_spoken_of(pf_dispatch *dispatch, dispatch_slot *t)
+{
+    if (t->is_spoken_of) return;
+    t->is_spoken_of = true;
+    dispatch->spoken_of[dispatch->n_spoken_of++] = (int32_t)(t - dispatch->slots);
+}
+
+/* There are as many streams with sequences as sequences, at most. */
+static void count_open(pf_dispatch *dispatch, const void *stream)
+{
+    int32_t at = pf_idmap_find(dispatch->streams, key(stream), 0);
+    if (at < 0) at = pf_idmap_insert(dispatch->streams, key(stream), 0);
+    dispatch->n_of_stream[at]++;
+}
+
+static void count_closed(pf_dispatch *dispatch, const void *stream)
+{
+    const int32_t at = pf_idmap_find(dispatch->streams, key(stream), 0);
+    if (--dispatch->n_of_stream[at] == 0) (void)pf_idmap_remove(dispatch->streams, key(stream), 0);
+}
+
 /* Records that the client has sent something about a sequence. NULL: it is not open. */
-static dispatch_slot *touch(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+static dispatch_slot *touch(pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
     dispatch_slot *t = find_slot(dispatch, stream, sequence);
     if (!t) return NULL;
     t->touched_ns = pf_now_ns();
     t->touched_in = dispatch->n_submits;
+    note_spoken_of(dispatch, t);
     return t;
 }
 
 /* Likewise; translates the id to the peer's. */
-static dispatch_slot *to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+static dispatch_slot *to_internal(pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
     dispatch_slot *t = touch(dispatch, stream, *sequence);
     if (t) *sequence = t->internal;
@@ -129,7 +165,8 @@ static void evict(pf_dispatch *dispatch, int32_t slot)
     dispatch_slot *t = &dispatch->slots[slot];
     pf_traffic_close(dispatch->traffic, &t->traffic);
     (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
-    *t = (dispatch_slot){ .stream = NULL };
+    count_closed(dispatch, t->stream);
+    *t = (dispatch_slot){ .is_spoken_of = t->is_spoken_of };
 }
 
 static pf_status close_finished(pf_dispatch *dispatch);
@@ -171,7 +208,10 @@ static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open,
                               .sequence = open->sequence,
                               .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
                               .touched_ns = pf_now_ns(),
-                              .touched_in = dispatch->n_submits };
+                              .touched_in = dispatch->n_submits,
+                              .is_spoken_of = t->is_spoken_of };
+        note_spoken_of(dispatch, t);
+        count_open(dispatch, stream);
     }
     if (open->incarnation > t->incarnation) {
         t->incarnation = open->incarnation;
@@ -471,6 +511,18 @@ static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
     return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
 }
 
+/* Of which the peer owes nothing any more. */
+static void forget_answered(pf_dispatch *dispatch)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < dispatch->n_spoken_of; i++) {
+        dispatch_slot *t = &dispatch->slots[dispatch->spoken_of[i]];
+        t->is_spoken_of = t->stream && is_awaited(dispatch, t);
+        if (t->is_spoken_of) dispatch->spoken_of[n++] = dispatch->spoken_of[i];
+    }
+    dispatch->n_spoken_of = n;
+}
+
 pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
 {
     if (!dispatch->submitted) return PF_OK;
@@ -478,6 +530,7 @@ pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough,
     while ((status = pass_on(dispatch, error)) == PF_OK)
         if (enough && enough(dispatch->user)) break;
     dispatch->queue_ns = 0;
+    forget_answered(dispatch);
     return status == PF_CANCELLED ? PF_OK : status;
 }
 
@@ -523,14 +576,14 @@ int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
 
 bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream)
 {
-    for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->slots[slot].stream == stream && is_awaited(dispatch, &dispatch->slots[slot])) return true;
+    for (int32_t i = 0; i < dispatch->n_spoken_of; i++) {
+        const dispatch_slot *t = &dispatch->slots[dispatch->spoken_of[i]];
+        if (t->stream == stream && is_awaited(dispatch, t)) return true;
+    }
     return false;
 }
 
 bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream)
 {
-    for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->slots[slot].stream == stream) return true;
-    return false;
+    return pf_idmap_find(dispatch->streams, key(stream), 0) >= 0;
 }

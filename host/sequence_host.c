@@ -82,6 +82,7 @@ static void start_sequence(pf_host *host, pf_host_sequence *s, const pf_open *op
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
     s->n_committed = open->n_tokens;
     s->n_drafted = 0;
+    pf_slot_list_add(&host->active, s->slot);
     if (host->role->start) host->role->start(host, s, open);
 }
 
@@ -136,6 +137,7 @@ static void take_verdict(pf_host *host, const pf_verdict *verdict)
         return;
     }
     s->n_drafted = 0;
+    pf_slot_list_add(&host->active, slot);
     take_wanted(host, s, verdict);
     if (s->is_full || verdict->n_tokens == 0) return;
     memcpy(s->tokens + s->n_committed, verdict->tokens, (size_t)verdict->n_tokens * sizeof *s->tokens);
@@ -151,6 +153,7 @@ static void take_proposal(pf_host *host, const pf_proposal *proposal)
     host->role->take_proposal(host, s, proposal);
     s->touched_ns = pf_host_now_ns(host);
     s->is_due = true;
+    pf_slot_list_add(&host->active, slot);
 }
 
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
@@ -221,9 +224,15 @@ void pf_host_commit(pf_host *host, pf_host_sequence *s, pf_verdict verdict)
 
 /* ---- collect --------------------------------------------------------------------------------------------------- */
 
-static pf_host_turn turn_of(const pf_host *host, int32_t slot, int32_t *n_tokens)
+static int32_t count_answers(const pf_host *host)
+{
+    return host->answer.batch.n_proposals + host->answer.batch.n_verdicts;
+}
+
+static pf_host_turn turn_of(pf_host *host, int32_t slot, int32_t *n_tokens)
 {
     const pf_host_sequence *s = &host->sequences[slot];
+    host->n_turns++;
     return s->is_open ? host->role->turn(host, s, n_tokens) : PF_HOST_IDLE;
 }
 
@@ -232,13 +241,44 @@ static void run(pf_host *host)
     if (host->role->run) host->role->run(host);
 }
 
-/* Answer all that are ready. */
+/* Forget those that need nothing, until their next message; but what their models have given is told first. */
+static void forget_idle(pf_host *host)
+{
+    int32_t n_tokens, n_kept = 0;
+    pf_slot_list *active = &host->active;
+    for (int32_t i = 0; i < active->n; i++) {
+        const int32_t slot = active->slots[i];
+        active->has[slot] = turn_of(host, slot, &n_tokens) != PF_HOST_IDLE || host->sequences[slot].invalid.n_rows > 0;
+        if (active->has[slot]) active->slots[n_kept++] = slot;
+    }
+    active->n = n_kept;
+}
+
+/* Entries of a kind that the answer in the making still takes. */
+static int32_t answer_room(const pf_host *host)
+{
+    const pf_batch *batch = &host->answer.batch;
+    const int32_t n_refusals = host->role->refuses_in_answer ? batch->n_refusals : 0;
+    return PF_MAX_BATCH_SEQUENCES - count_answers(host) - n_refusals;
+}
+
+/* Answer all that are ready, as many as an answer takes; of more, those behind the last one first next time. */
 static void answer_ready(pf_host *host)
 {
-    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
+    const pf_slot_list *active = &host->active;
+    int32_t room = answer_room(host);
+    const int32_t first = pf_slot_list_from(active, host->next_answer);
+    host->next_answer = 0;
+    for (int32_t i = 0; i < active->n; i++) {
+        const int32_t slot = active->slots[(first + i) % active->n];
         pf_host_sequence *s = &host->sequences[slot];
         int32_t n_tokens = 0;
-        if (turn_of(host, slot, &n_tokens) != PF_HOST_READY || host->role->add(host, s)) continue;
+        if (turn_of(host, slot, &n_tokens) != PF_HOST_READY) continue;
+        if (room-- == 0) {
+            host->next_answer = slot;
+            break;
+        }
+        if (host->role->add(host, s)) continue;
         run(host);
         (void)host->role->add(host, s);
     }
@@ -248,18 +288,19 @@ static void answer_ready(pf_host *host)
 /* One pass over prompts, of each in turn: a part of one, or the ends of as many as fit. Whether there was any. */
 static bool run_prompts(pf_host *host)
 {
-    const int32_t n_slots = host->config.max_sequences;
+    const pf_slot_list *active = &host->active;
     bool any = false;
-    for (int32_t i = 0, first = host->next_prompt; i < n_slots; i++) {
-        const int32_t slot = (first + i) % n_slots;
+    int32_t room = answer_room(host);
+    for (int32_t i = 0, first = pf_slot_list_from(active, host->next_prompt); i < active->n; i++) {
+        const int32_t slot = active->slots[(first + i) % active->n];
         pf_host_sequence *s = &host->sequences[slot];
         int32_t n_tokens = 0;
         const pf_host_turn turn = turn_of(host, slot, &n_tokens);
         if (turn != PF_HOST_CHUNK && turn != PF_HOST_END) continue;
         if (turn == PF_HOST_CHUNK && any) break;
-        if (turn == PF_HOST_END && !host->role->add(host, s)) break;
+        if (turn == PF_HOST_END && (room-- == 0 || !host->role->add(host, s))) break;
         any = true;
-        host->next_prompt = (slot + 1) % n_slots;
+        host->next_prompt = (slot + 1) % host->config.max_sequences;
         if (turn == PF_HOST_END) continue;
         host->role->feed(host, s, n_tokens);
         return true;
@@ -276,29 +317,18 @@ static bool read_prompts(pf_host *host)
     return any;
 }
 
-static int32_t count_answers(const pf_host *host)
-{
-    return host->answer.batch.n_proposals + host->answer.batch.n_verdicts;
-}
-
 static bool has_answer(const pf_host *host)
 {
     const pf_batch *batch = &host->answer.batch;
     return count_answers(host) + batch->n_prefix_requests + batch->n_refusals > 0;
 }
 
-/* Computing may refuse every sequence, and an answer must have room for that. */
-static bool has_room_for_refusals(const pf_host *host)
-{
-    return !host->role->refuses_in_answer ||
-           host->answer.batch.n_refusals + host->config.max_sequences <= PF_MAX_BATCH_SEQUENCES;
-}
-
 /* What is ready, and a pass over a prompt: before it where it is due, after it where nothing was ready. Whether a prompt had
  * a pass. */
 static bool compute(pf_host *host)
 {
-    if (!has_room_for_refusals(host)) return false;
+    forget_idle(host);
+    if (answer_room(host) == 0) return false; /* computing may refuse as many as it answers */
     bool has_read = host->prompts_are_due && read_prompts(host);
     answer_ready(host);
     const bool has_answered = has_answer(host);
@@ -333,10 +363,9 @@ static bool work_ahead(pf_peer *peer)
 {
     pf_host *host = host_of(peer);
     if (!host->role->work_ahead || pf_stop_is_due(&host->config.stop)) return false;
-    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
-        int32_t n_tokens = 0;
-        if (turn_of(host, slot, &n_tokens) != PF_HOST_IDLE) return false;
-    }
+    forget_idle(host);
+    for (int32_t i = 0, n_tokens = 0; i < host->active.n; i++)
+        if (turn_of(host, host->active.slots[i], &n_tokens) != PF_HOST_IDLE) return false;
     return host->role->work_ahead(host);
 }
 
@@ -354,8 +383,10 @@ static int32_t count_backlog(const pf_peer *peer)
     const pf_host *host = (const pf_host *)peer;
     if (!host->role->unread) return -1;
     int32_t n = 0;
-    for (int32_t slot = 0; slot < host->config.max_sequences; slot++)
-        if (host->sequences[slot].is_due) n += host->role->unread(host, &host->sequences[slot]);
+    for (int32_t i = 0; i < host->active.n; i++) {
+        const pf_host_sequence *s = &host->sequences[host->active.slots[i]];
+        if (s->is_open && s->is_due) n += host->role->unread(host, s);
+    }
     return n;
 }
 
@@ -371,8 +402,8 @@ static void take_invalid_logits(pf_peer *peer, pf_invalid_logits *out)
 {
     const pf_host *host = host_of(peer);
     pf_invalid_logits all = { 0 };
-    for (int32_t slot = 0; slot < host->config.max_sequences; slot++) {
-        pf_invalid_logits *of = &host->sequences[slot].invalid;
+    for (int32_t i = 0; i < host->active.n; i++) {
+        pf_invalid_logits *of = &host->sequences[host->active.slots[i]].invalid;
         if (of->n_rows == 0) continue;
         const int64_t n_rows = all.n_rows + of->n_rows;
         if (all.n_rows == 0 || of->first_position < all.first_position) all = *of;
@@ -458,6 +489,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
     pf_batch *batch = &host->answer.batch;
     if (host->role->lay_out) host->role->lay_out(host, arena);
     host->sequences = pf_arena_take(arena, n, sizeof *host->sequences);
+    host->active = pf_slot_list_lay_out(host->config.max_sequences, arena);
     batch->proposals = pf_arena_take(arena, n, sizeof *batch->proposals);
     batch->verdicts = pf_arena_take(arena, n, sizeof *batch->verdicts);
     pf_answer_lay_out(&host->answer, arena);
@@ -469,9 +501,9 @@ static void lay_out(pf_host *host, pf_arena *arena)
 
 static pf_status check_config(const pf_host_role *role, const pf_host_config *config, pf_error *error)
 {
-    if (config->max_sequences < 1 || config->max_sequences > PF_MAX_BATCH_SEQUENCES)
+    if (config->max_sequences < 1 || config->max_sequences > PF_MAX_OPEN_SEQUENCES)
         return pf_fail(error, PF_INVALID, "the %s's max_sequences is %d, expected 1 to %d", role->name,
-                       config->max_sequences, PF_MAX_BATCH_SEQUENCES);
+                       config->max_sequences, PF_MAX_OPEN_SEQUENCES);
     if (config->max_draft < 1 || config->max_draft > PF_MAX_DRAFT_TOKENS)
         return pf_fail(error, PF_INVALID, "the %s's max_draft is %d, expected 1 to %d", role->name, config->max_draft,
                        PF_MAX_DRAFT_TOKENS);

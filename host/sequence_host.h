@@ -17,6 +17,8 @@
  * While nothing is due a role may compute what may be asked next (work_ahead): one pass a call, so that a message which arrives
  * meanwhile waits for one pass at most.
  *
+ * A step looks at the sequences that have had a message and may need something. Those that are idle cost it nothing.
+ *
  * An error of one sequence refuses that sequence; the others go on.
  * Memory: one arena, made at creation; a round allocates nothing. Threads: those of pf_peer, one caller at a time.
  */
@@ -33,6 +35,7 @@
 #include "base/stop.h"
 #include "host/answer.h"
 #include "host/prepared_answers.h"
+#include "host/slot_list.h"
 #include "proto/peer.h"
 
 /* A sequence, from its open to its close. Written by the host; by the role where that is said. */
@@ -132,8 +135,11 @@ typedef struct {
     void (*destroy)(pf_host *host);
 } pf_host_role;
 
+enum { PF_MAX_OPEN_SEQUENCES = 4096 }; /* of a peer of this process */
+
 typedef struct {
-    int32_t max_sequences;     /* 1 .. PF_MAX_BATCH_SEQUENCES */
+    int32_t
+        max_sequences; /* 1 .. PF_MAX_OPEN_SEQUENCES; an answer has PF_MAX_BATCH_SEQUENCES at most, and the rest the next */
     int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS */
     int32_t max_tokens;        /* of a sequence */
     int32_t n_vocab;           /* ids that a sequence may have */
@@ -154,8 +160,11 @@ struct pf_host {
     pf_host_sequence *sequences; /* [max_sequences] by slot */
     pf_timing told;              /* of the latest batch: what its sender measured of its own step */
     uint64_t n_submits;          /* batches that have been taken */
+    pf_slot_list active;         /* that have had a message since they last needed nothing */
+    uint64_t n_turns;            /* how often the role has been asked what a sequence needs */
     uint64_t read_ns;            /* what passes over prompts took, of the latest collect */
     int32_t next_prompt;         /* the slot of the next prompt */
+    int32_t next_answer;         /* where an answer had no room for it, the slot of the next */
     bool prompts_are_due;        /* the last collect answered and read no prompt */
 };
 

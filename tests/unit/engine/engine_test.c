@@ -129,8 +129,8 @@ static void an_option_out_of_range_is_refused_by_its_name(void **state)
         { "n_cores is 1, expected 0", { .n_cores = 1 } }, /* of which there is no list */
         { "n_threads is -1", { .n_threads = -1 } },
         { "max_context is -1", { .max_context = -1 } },
-        { "max_sequences is -1, expected 0 to 256", { .max_sequences = -1 } },
-        { "max_sequences is 257", { .max_sequences = PF_MAX_BATCH_SEQUENCES + 1 } },
+        { "max_sequences is -1, expected 0 to 4096", { .max_sequences = -1 } },
+        { "max_sequences is 4097", { .max_sequences = 4097 } },
         { "max_draft is -1, expected 0 to 64", { .max_draft = -1 } },
         { "max_draft is 65", { .max_draft = PF_MAX_DRAFT_TOKENS + 1 } },
     };

@@ -52,8 +52,11 @@ static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     return PF_OK;
 }
 
+static int32_t n_owes_asked; /* how often */
+
 static bool script_owes(const pf_peer *peer, uint64_t sequence)
 {
+    n_owes_asked++;
     return sequence == ((const script_peer *)peer)->owed;
 }
 
@@ -505,6 +508,28 @@ static void an_idle_sequence_is_evicted_while_others_wait_for_answers(void **sta
     pf_dispatch_destroy(f.dispatch);
 }
 
+static void the_peer_is_not_asked_of_idle_sequences(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    f.peer.head.ops = &TELLING;
+    for (uint64_t i = 1; i <= MAX; i++) say_open(&f, &f.a, i);
+    collect(&f);
+    assert_false(pf_dispatch_owes(f.dispatch, &f.a));
+    assert_true(pf_dispatch_has_sequences(f.dispatch, &f.a));
+    pf_verdict verdict = { .sequence = 3, .incarnation = 1, .tokens = &(int32_t){ 5 }, .n_tokens = 1 };
+    say(&f, &f.a, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    n_owes_asked = 0;
+    assert_false(pf_dispatch_owes(f.dispatch, &f.a)); /* the peer says that it owes nothing */
+    assert_int_equal(n_owes_asked, 1);
+    collect(&f);
+    assert_false(pf_dispatch_owes(f.dispatch, &f.a));
+    for (uint64_t i = 1; i <= MAX; i++) say_close(&f, &f.a, i);
+    assert_false(pf_dispatch_has_sequences(f.dispatch, &f.a));
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void an_invalid_answer_is_refused_and_closed_at_the_peer(void **state)
 {
     (void)state;
@@ -573,6 +598,7 @@ int main(void)
         cmocka_unit_test(an_idle_sequence_is_evicted),
         cmocka_unit_test(a_sequence_that_waits_for_its_answer_is_not_evicted),
         cmocka_unit_test(an_idle_sequence_is_evicted_while_others_wait_for_answers),
+        cmocka_unit_test(the_peer_is_not_asked_of_idle_sequences),
         cmocka_unit_test(an_invalid_answer_is_refused_and_closed_at_the_peer),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };

@@ -8,22 +8,24 @@
 #include "tests/support/near_peer.h"
 #include "tests/support/test.h"
 
-enum { CHUNK = 10, MAX_SEQUENCES = 4, N_VOCAB = 128 };
+enum { CHUNK = 10, MAX_SEQUENCES = 4, MANY = 1000, N_VOCAB = 128 };
 
 /* A drafter whose prompts are longer than CHUNK tokens have to be read in chunks, and whose proposals are one token. */
 typedef struct {
     pf_host host;
-    int32_t n_read[MAX_SEQUENCES];
+    int32_t n_read[MANY];
     bool refuses_to_acquire;
     int32_t room; /* sequences that add() takes before run() */
     int32_t n_added;
 } fake;
 
 static char calls[256];
+static bool is_silent;
 
 static void note(char what, int32_t slot)
 {
     const size_t n = strlen(calls);
+    if (is_silent) return;
     assert_true(n + 3 < sizeof calls);
     snprintf(calls + n, sizeof calls - n, "%c%d", what, slot);
 }
@@ -94,7 +96,7 @@ static fake *make_fake(pf_host_config config, pf_peer **peer)
     pf_error error = { 0 };
     assert_non_null(f);
     *calls = '\0';
-    config.max_sequences = MAX_SEQUENCES;
+    if (config.max_sequences == 0) config.max_sequences = MAX_SEQUENCES;
     config.max_draft = 4;
     config.max_tokens = N_VOCAB;
     config.n_vocab = N_VOCAB;
@@ -286,7 +288,7 @@ static void limits_out_of_range_are_named_and_nothing_is_left_behind(void **stat
         const char *says;
     } cases[] = {
         { { .max_sequences = 0, .max_draft = 1, .max_tokens = 1 }, "max_sequences is 0" },
-        { { .max_sequences = PF_MAX_BATCH_SEQUENCES + 1, .max_draft = 1, .max_tokens = 1 }, "max_sequences is 257" },
+        { { .max_sequences = PF_MAX_OPEN_SEQUENCES + 1, .max_draft = 1, .max_tokens = 1 }, "max_sequences is 4097" },
         { { .max_sequences = 1, .max_draft = 0, .max_tokens = 1 }, "max_draft is 0" },
         { { .max_sequences = 1, .max_draft = 65, .max_tokens = 1 }, "max_draft is 65" },
         { { .max_sequences = 1, .max_draft = 1, .max_tokens = 0 }, "max_tokens is 0" },
@@ -299,6 +301,72 @@ static void limits_out_of_range_are_named_and_nothing_is_left_behind(void **stat
         assert_non_null(strstr(error.text, cases[i].says));
         assert_null(peer);
     }
+}
+
+/* Opens sequences 1 to MANY with a verdict each; collects the answers as they come, or none. */
+static void open_many(pf_peer *peer, bool collects)
+{
+    for (uint64_t first = 1; first <= MANY; first += MAX_SEQUENCES) {
+        static const int32_t prompts[MAX_SEQUENCES] = { 1, 1, 1, 1 };
+        uint64_t sequences[MAX_SEQUENCES];
+        for (uint64_t i = 0; i < MAX_SEQUENCES; i++) sequences[i] = first + i;
+        ask_of(peer, sequences, prompts, MAX_SEQUENCES);
+        if (collects) assert_int_equal(collect(peer)->n_proposals, MAX_SEQUENCES);
+    }
+}
+
+/* How often the role is asked for its turn in a round of one sequence. */
+static uint64_t turns_of_a_round(fake *f, pf_peer *peer, uint64_t sequence, uint64_t round)
+{
+    const int32_t token = 5;
+    const uint64_t before = f->host.n_turns;
+    pf_verdict verdict = {
+        .sequence = sequence, .incarnation = 1, .round = round, .base = (int32_t)round, .tokens = &token, .n_tokens = 1
+    };
+    assert_status(pf_peer_submit(peer, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
+    assert_int_equal(collect(peer)->proposals[0].sequence, sequence);
+    assert_null(collect(peer));
+    pf_invalid_logits invalid;
+    pf_peer_take_invalid_logits(peer, &invalid);
+    assert_false(pf_peer_work_ahead(peer));
+    return f->host.n_turns - before;
+}
+
+static void idle_sequences_are_not_looked_at(void **state)
+{
+    (void)state;
+    is_silent = true;
+    pf_peer *few, *many;
+    fake *f = make_fake((pf_host_config){ 0 }, &few), *m = make_fake((pf_host_config){ .max_sequences = MANY }, &many);
+    ask_of(few, (uint64_t[]){ 1 }, (int32_t[]){ 1 }, 1);
+    assert_int_equal(collect(few)->n_proposals, 1);
+    open_many(many, true);
+    (void)turns_of_a_round(f, few, 1, 1);
+    (void)turns_of_a_round(m, many, 1, 1);
+    const uint64_t alone = turns_of_a_round(f, few, 1, 2);
+    assert_true(alone > 0 && alone < 8);
+    assert_int_equal(turns_of_a_round(m, many, 1, 2), alone);
+    assert_int_equal(turns_of_a_round(m, many, 900, 1), alone);
+    pf_peer_destroy(few);
+    pf_peer_destroy(many);
+    is_silent = false;
+}
+
+static void more_sequences_than_an_answer_takes_are_answered_in_turn(void **state)
+{
+    (void)state;
+    is_silent = true;
+    pf_peer *peer;
+    (void)make_fake((pf_host_config){ .max_sequences = MANY }, &peer);
+    open_many(peer, false);
+    uint64_t next = 1;
+    for (const pf_batch *answer; (answer = collect(peer)) != NULL;) {
+        assert_true(answer->n_proposals <= PF_MAX_BATCH_SEQUENCES);
+        for (int32_t i = 0; i < answer->n_proposals; i++) assert_int_equal(answer->proposals[i].sequence, next++);
+    }
+    assert_int_equal(next, MANY + 1);
+    pf_peer_destroy(peer);
+    is_silent = false;
 }
 
 static void a_round_allocates_nothing(void **state)
@@ -328,6 +396,8 @@ int main(void)
         cmocka_unit_test(what_was_acquired_is_released_once_and_what_was_not_never),
         cmocka_unit_test(a_verdict_past_the_context_leaves_the_sequence_full),
         cmocka_unit_test(limits_out_of_range_are_named_and_nothing_is_left_behind),
+        cmocka_unit_test(idle_sequences_are_not_looked_at),
+        cmocka_unit_test(more_sequences_than_an_answer_takes_are_answered_in_turn),
         cmocka_unit_test(a_round_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

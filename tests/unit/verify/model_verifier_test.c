@@ -888,13 +888,14 @@ static void refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_
     (void)state;
     bench b = open_plain_bench();
     static pf_open opens[PF_MAX_BATCH_SEQUENCES];
-    const int32_t n_bad = PF_MAX_BATCH_SEQUENCES - 3; /* and four sequences */
+    const int32_t n_bad = PF_MAX_BATCH_SEQUENCES;
     for (int32_t i = 0; i < n_bad; i++) {
         opens[i] = near_peer_open(100);
         opens[i].method = (pf_method)9;
     }
-    opens[n_bad] = near_peer_open(1);
-    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = n_bad + 1 });
+    pf_open good = near_peer_open(1);
+    assert_status(pf_peer_submit(b.peer, &(pf_batch){ .opens = opens, .n_opens = n_bad }), PF_OK);
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = &good, .n_opens = 1 });
     assert_int_equal(answer->n_refusals, n_bad);
     assert_int_equal(answer->n_verdicts, 0);
     assert_int_equal(ask_verdict(&b, (pf_batch){ 0 })->sequence, 1);

@@ -131,12 +131,10 @@ def interleave_rope(values, n_heads):
     return values.reshape(n_heads, 2, rows // n_heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def make_gguf(directory, type_name, path):
+def begin_gguf(config, path):
+    """A writer with all that is known of a model but its tokenizer and its tensors."""
     import gguf
-    config = json.loads((directory / "config.json").read_text())
-    kind = gguf.GGMLQuantizationType[type_name]
-    partial = str(path) + ".partial"
-    writer = gguf.GGUFWriter(partial, "llama", use_temp_file=True)
+    writer = gguf.GGUFWriter(path, "llama", use_temp_file=True)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
@@ -147,20 +145,43 @@ def make_gguf(directory, type_name, path):
     writer.add_rope_dimension_count(config["head_dim"])
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")
+    return writer
+
+
+def gguf_tensors(config, directory):
+    """Yields name and values of each tensor as llama.cpp has them."""
     for name, values in read_safetensors(directory):
         if ".q_proj." in name:
             values = interleave_rope(values, config["num_attention_heads"])
         elif ".k_proj." in name:
             values = interleave_rope(values, config["num_key_value_heads"])
-        if values.ndim == 1:
-            writer.add_tensor(gguf_name(name), values)
-        else:
-            writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
+        yield gguf_name(name), values
+
+
+def add_gguf_tensor(writer, name, values, kind):
+    import gguf
+    if values.ndim == 1:
+        writer.add_tensor(name, values)
+    else:
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+
+def end_gguf(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def make_gguf(directory, type_name, path):
+    import gguf
+    config = json.loads((directory / "config.json").read_text())
+    partial = str(path) + ".partial"
+    writer = begin_gguf(config, partial)
+    writer.add_tokenizer_model("no_vocab")
+    for name, values in gguf_tensors(config, directory):
+        add_gguf_tensor(writer, name, values, gguf.GGMLQuantizationType[type_name])
+    end_gguf(writer)
     os.replace(partial, path)
 
 
@@ -200,4 +221,5 @@ def main(arguments):
         sys.exit(__doc__)
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

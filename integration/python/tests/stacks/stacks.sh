@@ -153,9 +153,10 @@ stack() {
             setproctitle interegular msgspec aiohttp requests uvloop uvicorn fastapi pillow dill
         in_environment sglang "$here/sglang_stack_test.py"
         ;;
-    serve)   # the official clients of the HTTP server's APIs
-        environment serve openai anthropic langchain-openai
+    serve)   # the official clients of the HTTP server's APIs, and requests by its description
+        environment serve openai anthropic langchain-openai schemathesis
         in_environment serve "$root/tests/e2e/serve_clients.py"
+        in_environment serve "$root/tests/e2e/serve_schemathesis.py"
         ;;
     llamacpp)
         llama_cpp

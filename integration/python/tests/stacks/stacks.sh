@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Python package in the stacks that it is made for: installs each into a virtual environment of its own, and runs the tests of
-# the package there and those of the stack with the bundled pair. What is installed stays for the next time (12 GB in all).
+# the package there and those of the stack with the bundled pair. What is installed stays for the next time (13 GB in all).
 #
 #   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
 #                                    client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang or vllm, all of them by default; speed
@@ -40,6 +40,12 @@ environment() {
     "$home/$name/bin/pip" -q --disable-pip-version-check install --no-deps --force-reinstall "$package" >&2
 }
 
+# see_transformers5 NAME: the environment NAME sees the packages of transformers5, torch above all, which are not installed again.
+see_transformers5() {
+    local where='import sysconfig; print(sysconfig.get_path("purelib"))'
+    "$home/transformers5/bin/python" -c "$where" >"$("$home/$1/bin/python" -c "$where")/transformers5.pth"
+}
+
 install() {
     local name=$1
     shift
@@ -60,12 +66,12 @@ PYTHON
         "$home/vllm/bin/pip" -q --disable-pip-version-check install -r "$home/vllm/requirements.txt" "torch==$torch_of_vllm" >&2
         ;;
     sglang)   # its own requirements are CUDA libraries: the wheel alone, and what the imported parts need
+        see_transformers5 sglang
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-deps "$1" >&2
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-warn-conflicts "${@:2}" >&2
         ;;
-    wrappers)   # beside the torch and transformers of another environment
-        "$home/transformers5/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(
-            "$home/wrappers/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/transformers5.pth"
+    wrappers)
+        see_transformers5 wrappers
         "$home/wrappers/bin/pip" -q --disable-pip-version-check install "$@" >&2
         ;;
     *) "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2 ;;
@@ -149,6 +155,7 @@ stack() {
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_server_test.py"
         ;;
     sglang)   # what imports without a GPU
+        environment transformers5 "${transformers5[@]}"
         environment sglang "sglang==$sglang" torch 'transformers>=5,<6' numpy grpcio protobuf orjson ipython pybase64 pyzmq psutil \
             setproctitle interegular msgspec aiohttp requests uvloop uvicorn fastapi pillow dill
         in_environment sglang "$here/sglang_stack_test.py"

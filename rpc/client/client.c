@@ -104,7 +104,7 @@ static pf_status take_answer(pf_link *link, grpc_byte_buffer **answer, pf_error 
 }
 
 /* Polls at least once, whatever the deadline. A caller that never waits would otherwise learn only from the back of
- * the poller, 10 ms later, that its batches were sent, and a fast target fills the queue in two. */
+ * the poller, 50 ms later, that its batches were sent, and a fast target fills the queue in two. */
 static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
 {
     const uint64_t spin_until_ns = pf_now_ns() + PF_RPC_SPIN_NS;

@@ -24,7 +24,9 @@ enum {
 
     CLOSE_TIMEOUT_NS = 1000 * 1000 * 1000, /* how long to wait for a cancelled call to end */
     CANCEL_POLL_NS = 50 * 1000 * 1000,
-    FRONT_IDLE_NS = 10 * 1000 * 1000, /* how long the caller may not collect until the back of the poller polls */
+    /* How long the caller may not collect until the back of the poller polls. Longer than a step of most targets: to take the poll back from
+     * another thread takes two wakeups, which the next proposal would wait for. */
+    FRONT_IDLE_NS = 50 * 1000 * 1000,
 };
 
 /* Events of the completion queue. */

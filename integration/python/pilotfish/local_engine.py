@@ -18,7 +18,7 @@ from .library import Library, PilotfishError
 from .said_once import SaidOnce
 
 NGRAM = "ngram"      # as a draft: the lookup drafter, which needs no model
-METHODS = ("auto", "greedy", "rejection", "block", "coupled")
+METHODS = ("auto", "greedy", "rejection", "block", "coupled", "typical", "traversal")
 _NS = 1e-9
 
 

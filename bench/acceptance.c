@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/stop.h"
-#include "bench/statistics.h"
 #include "engine/engine.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------------------- */
@@ -39,20 +38,46 @@ static double rate(int64_t n_tokens, uint64_t ns)
     return ns > 0 && n_tokens > 0 ? (double)n_tokens / ((double)ns * 1e-9) : NAN;
 }
 
+/* Of the repeats, or of the one that the figures are of. */
+static pf_spread spread_of(const pf_acceptance_figures *f, const double *repeats, double one)
+{
+    return f->n_repeats > 0 ? pf_spread_of(repeats, (size_t)f->n_repeats) : (pf_spread){ one, one, one };
+}
+
+static double speedup_of_sums(const pf_acceptance_figures *f)
+{
+    if (f->speculation.drafted == 0) return NAN;
+    return rate(f->speculative_tokens, f->speculative_ns) / rate(f->plain_tokens, f->plain_ns);
+}
+
+pf_spread pf_acceptance_plain_spread(const pf_acceptance_figures *f)
+{
+    return spread_of(f, f->plain_rates, rate(f->plain_tokens, f->plain_ns));
+}
+
+pf_spread pf_acceptance_speculative_spread(const pf_acceptance_figures *f)
+{
+    return spread_of(f, f->speculative_rates, rate(f->speculative_tokens, f->speculative_ns));
+}
+
+pf_spread pf_acceptance_speedup_spread(const pf_acceptance_figures *f)
+{
+    return spread_of(f, f->speedups, speedup_of_sums(f));
+}
+
 double pf_acceptance_plain_rate(const pf_acceptance_figures *figures)
 {
-    return rate(figures->plain_tokens, figures->plain_ns);
+    return pf_acceptance_plain_spread(figures).median;
 }
 
 double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures)
 {
-    return rate(figures->speculative_tokens, figures->speculative_ns);
+    return pf_acceptance_speculative_spread(figures).median;
 }
 
 double pf_acceptance_speedup(const pf_acceptance_figures *figures)
 {
-    if (figures->speculation.drafted == 0) return NAN;
-    return pf_acceptance_speculative_rate(figures) / pf_acceptance_plain_rate(figures);
+    return pf_acceptance_speedup_spread(figures).median;
 }
 
 double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
@@ -136,6 +161,35 @@ static void count(pf_acceptance_figures *f, const pf_result *plain, const pf_res
     f->plain_ns += plain->decode_ns;
     f->speculative_ns += speculative->decode_ns;
     pf_speculation_add(&f->speculation, &speculative->speculation);
+}
+
+static void add_repeat(pf_acceptance_figures *sum, const pf_acceptance_figures *one)
+{
+    if (sum->n_repeats == 0) sum->checksum = one->checksum;
+    sum->n_requests += one->n_requests;
+    sum->n_identical += one->n_identical;
+    sum->plain_tokens += one->plain_tokens;
+    sum->speculative_tokens += one->speculative_tokens;
+    sum->plain_ns += one->plain_ns;
+    sum->speculative_ns += one->speculative_ns;
+    pf_speculation_add(&sum->speculation, &one->speculation);
+    if (sum->n_repeats == PF_ACCEPTANCE_REPEATS) return;
+    sum->plain_rates[sum->n_repeats] = pf_acceptance_plain_rate(one);
+    sum->speculative_rates[sum->n_repeats] = pf_acceptance_speculative_rate(one);
+    sum->speedups[sum->n_repeats++] = pf_acceptance_speedup(one);
+}
+
+pf_status pf_acceptance_run_add(pf_acceptance_run *sum, const pf_acceptance_run *repeat)
+{
+    if (!sum->total.category) sum->total.category = "";
+    for (size_t i = 0; i < repeat->n_categories; i++) {
+        pf_acceptance_figures *figures = figures_of(sum, repeat->categories[i].category);
+        if (!figures) return PF_NOMEM;
+        add_repeat(figures, &repeat->categories[i]);
+    }
+    add_repeat(&sum->total, &repeat->total);
+    sum->n_skipped += repeat->n_skipped;
+    return PF_OK;
 }
 
 static pf_status compare(runner *r, size_t number, const char *category)

@@ -4,7 +4,8 @@
  *      for each prompt:   plain | speculative | (next prompt) speculative | plain | ...
  *
  * Both kinds of decoding run the same request on the same verifier within seconds of each other, in alternating
- * order, so the speed-up is a ratio of neighbouring measurements. A prompt of several turns is a conversation: each turn
+ * order, so the speed-up is a ratio of neighbouring measurements. A setting may be measured several times (pf_acceptance_run_add):
+ * counts and times are then sums over the repeats, rates and speed-ups medians of them. A prompt of several turns is a conversation: each turn
  * follows the text before it and the answer of plain decoding.
  *
  * The predicted speed-up of a run:
@@ -23,6 +24,7 @@
 #define PF_BENCH_ACCEPTANCE_H
 
 #include "bench/prompts.h"
+#include "bench/statistics.h"
 #include "include/pilotfish.h"
 
 /* The settings shared by all points of a grid. Every pointer is borrowed. */
@@ -48,14 +50,19 @@ typedef struct {
     int32_t draft_len; /* as in pf_request */
 } pf_acceptance_setting;
 
+enum { PF_ACCEPTANCE_REPEATS = 32 };
+
 typedef struct {
     const char *category; /* borrowed from the prompts; "" for the total */
     int64_t n_requests;
-    int64_t n_identical;                      /* requests with two equal token sequences */
-    uint64_t checksum;                        /* FNV-1a over all tokens of the speculative texts, in order */
+    int64_t n_identical; /* requests with two equal token sequences */
+    uint64_t checksum;   /* FNV-1a over all tokens of the speculative texts, in order, of one repeat */
     int64_t plain_tokens, speculative_tokens; /* decoded: without each request's first, which the prefill gives */
     uint64_t plain_ns, speculative_ns;        /* decoding */
     pf_speculation speculation;
+    int32_t n_repeats; /* that were added, up to PF_ACCEPTANCE_REPEATS; 0: these are the figures of one */
+    double plain_rates[PF_ACCEPTANCE_REPEATS], speedups[PF_ACCEPTANCE_REPEATS];
+    double speculative_rates[PF_ACCEPTANCE_REPEATS]; /* [n_repeats] each */
 } pf_acceptance_figures;
 
 typedef struct {
@@ -73,10 +80,18 @@ PF_MUST_USE pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, cons
                                           pf_acceptance_run *out, pf_error *error);
 void pf_acceptance_run_clear(pf_acceptance_run *run); /* zeroed is fine */
 
-/* Tokens a second, and their ratio where anything was drafted; the formula above. NaN where nothing was measured. */
+/* Adds a repeat of the same setting over the same prompts to a sum, at first zeroed; both are cleared by the caller. At most
+ * PF_ACCEPTANCE_REPEATS of them. PF_NOMEM. */
+PF_MUST_USE pf_status pf_acceptance_run_add(pf_acceptance_run *sum, const pf_acceptance_run *repeat);
+
+/* Tokens a second, and their ratio where anything was drafted, of repeats the median; the formula above, of the sums. NaN where
+ * nothing was measured. */
 double pf_acceptance_plain_rate(const pf_acceptance_figures *figures);
 double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures);
 double pf_acceptance_speedup(const pf_acceptance_figures *figures);
+pf_spread pf_acceptance_plain_spread(const pf_acceptance_figures *figures);
+pf_spread pf_acceptance_speculative_spread(const pf_acceptance_figures *figures);
+pf_spread pf_acceptance_speedup_spread(const pf_acceptance_figures *figures);
 double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures);
 
 /* Adds the figures of one request to a total. */

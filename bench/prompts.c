@@ -130,6 +130,7 @@ static pf_status read_lines(const char *text, const char *path, size_t limit, pf
         if (n_bytes > 0) {
             pf_prompt prompt = { 0 };
             pf_status status = (is_jsonl ? parse_object : take_line)(at, n_bytes, path, line, &prompt, error);
+            prompt.line = line;
             if (status == PF_OK) status = append(out, &prompt, path, line, error);
             if (status != PF_OK) {
                 clear_prompt(&prompt);
@@ -172,11 +173,11 @@ pf_status pf_prompts_check_repeats(const char *path, const pf_prompts *prompts, 
     pf_status status = PF_OK;
     for (size_t i = 1; i < prompts->n && status == PF_OK; i++) {
         if (compare_prompts(&sorted[i - 1], &sorted[i]) != 0) continue;
-        const size_t a = (size_t)(sorted[i - 1] - prompts->items), b = (size_t)(sorted[i] - prompts->items);
-        const size_t first = a < b ? a : b;
+        const size_t a = sorted[i - 1]->line, b = sorted[i]->line, first = a < b ? a : b;
         status = pf_fail(error, PF_INVALID,
-                         "%s: prompt %zu repeats prompt %zu, expected each once: a repeated one inflates acceptance",
-                         path, a + b - first + 1, first + 1);
+                         "%s: the prompt of line %zu repeats line %zu, expected each once: a repeated one inflates "
+                         "acceptance",
+                         path, a + b - first, first);
     }
     free(sorted);
     return status;

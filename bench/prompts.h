@@ -13,6 +13,7 @@ typedef struct {
     char *category; /* "" when the line names none */
     char **turns;   /* [n_turns] NUL-terminated; of a text file any other bytes, of JSON UTF-8 */
     size_t n_turns; /* at least 1 */
+    size_t line;    /* of the file, from 1 */
 } pf_prompt;
 
 typedef struct {
@@ -27,7 +28,7 @@ typedef struct {
 PF_MUST_USE pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, size_t limit,
                                        pf_prompts *out, pf_error *error);
 
-/* PF_INVALID: two prompts of a category have the same turns, which inflates what is measured; the sentence names them by `path`.
+/* PF_INVALID: two prompts of a category have the same turns, which inflates what is measured; the sentence names `path` and both lines.
  * PF_NOMEM. */
 PF_MUST_USE pf_status pf_prompts_check_repeats(const char *path, const pf_prompts *prompts, pf_error *error);
 void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */

@@ -20,6 +20,17 @@ double pf_percentile(double *values, size_t n, double share)
     return values[below] + (at - (double)below) * (values[above] - values[below]);
 }
 
+pf_spread pf_spread_of(const double *values, size_t n)
+{
+    double numbers[PF_SPREAD_VALUES];
+    size_t n_numbers = 0;
+    for (size_t i = 0; i < n && n_numbers < PF_SPREAD_VALUES; i++)
+        if (!isnan(values[i])) numbers[n_numbers++] = values[i];
+    if (n_numbers == 0) return (pf_spread){ NAN, NAN, NAN };
+    const double median = pf_percentile(numbers, n_numbers, 0.5);
+    return (pf_spread){ median, numbers[0], numbers[n_numbers - 1] };
+}
+
 void pf_samples_add(pf_samples *samples, double value)
 {
     const size_t distance = samples->distance ? samples->distance : 1;

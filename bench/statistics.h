@@ -9,6 +9,14 @@
 /* The value at `share` (0 .. 1) of values [n], between its neighbours by proportion; sorts them. n = 0: NaN. */
 double pf_percentile(double *values, size_t n, double share);
 
+/* The median of values [n], the least and the greatest; NaN where n = 0. Those that are no number are left out. n: at most
+ * PF_SPREAD_VALUES. */
+enum { PF_SPREAD_VALUES = 64 };
+typedef struct {
+    double median, least, most;
+} pf_spread;
+pf_spread pf_spread_of(const double *values, size_t n);
+
 /* Samples in order, thinned to every 2nd, 4th, ... when the array is full, so that the kept ones are spread evenly over the
  * measurement. Zeroed is empty. */
 enum { PF_MAX_SAMPLES = 4096 };

@@ -26,7 +26,9 @@ static const char STYLE[] =
     "minmax(min(100%,"
     "460px),1fr))}figure{margin:0}figcaption{font-weight:600;margin-bottom:4px}svg{width:100%;height:auto;display:"
     "block}"
-    "svg text{fill:var(--dim);font:12px system-ui,sans-serif}.key{display:flex;flex-wrap:wrap;gap:4px "
+    "svg text{fill:var(--dim);font:12px "
+    "system-ui,sans-serif}.range{font-size:12px;color:var(--dim)}.warning{color:var(--fg);border-left:3px solid "
+    "var(--c1);padding:4px 10px;margin:12px 0}.key{display:flex;flex-wrap:wrap;gap:4px "
     "16px;padding:0;margin:8px 0;"
     "list-style:none}.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:6px}";
 
@@ -71,6 +73,21 @@ static void put_name(FILE *f, const json_t *run)
         fprintf(f, "%d", (int)json_integer_value(length));
 }
 
+/* A median, and below it the least and the greatest of the repeats. */
+static void put_range(FILE *f, const json_t *run, const char *key, int decimals)
+{
+    char of_range[64];
+    snprintf(of_range, sizeof of_range, "%s_range", key);
+    const json_t *range = json_object_get(run, of_range), *least = json_array_get(range, 0),
+                 *most = json_array_get(range, 1);
+    if (isnan(number(run, key)) || !json_is_number(least) || !json_is_number(most)) {
+        put_cell(f, number(run, key), decimals);
+        return;
+    }
+    fprintf(f, "<td>%.*f<div class=range>%.*f to %.*f</div></td>", decimals, number(run, key), decimals,
+            json_number_value(least), decimals, json_number_value(most));
+}
+
 static void put_runs(FILE *f, const json_t *runs)
 {
     size_t i;
@@ -89,9 +106,9 @@ static void put_runs(FILE *f, const json_t *runs)
         put_cell(f, number(s, "acceptance_rate"), 3);
         put_cell(f, number(s, "mean_accepted_length"), 2);
         put_cell(f, number(run, "expected_length"), 2);
-        put_cell(f, number(run, "plain_tokens_per_s"), 1);
-        put_cell(f, number(run, "speculative_tokens_per_s"), 1);
-        put_cell(f, number(run, "speedup"), 2);
+        put_range(f, run, "plain_tokens_per_s", 1);
+        put_range(f, run, "speculative_tokens_per_s", 1);
+        put_range(f, run, "speedup", 2);
         put_cell(f, number(run, "predicted_speedup"), 2);
         fputs("</tr>\n", f);
     }
@@ -122,9 +139,9 @@ static void put_categories(FILE *f, const json_t *runs)
             put_cell(f, number(of, "requests"), 0);
             put_cell(f, number(of, "acceptance_rate"), 3);
             put_cell(f, number(of, "mean_accepted_length"), 2);
-            put_cell(f, number(of, "plain_tokens_per_s"), 1);
-            put_cell(f, number(of, "speculative_tokens_per_s"), 1);
-            put_cell(f, number(of, "speedup"), 2);
+            put_range(f, of, "plain_tokens_per_s", 1);
+            put_range(f, of, "speculative_tokens_per_s", 1);
+            put_range(f, of, "speedup", 2);
             fputs("</tr>\n", f);
         }
         fputs("</table></div>\n", f);
@@ -281,6 +298,14 @@ static void put_what_if(FILE *f, const json_t *runs)
     fputs("</table></div>\n", f);
 }
 
+static void put_synthetic(FILE *f, const json_t *rates)
+{
+    if (!json_is_string(rates)) return;
+    fputs("<p class=warning>Acceptance is synthetic (", f);
+    put_text(f, json_string_value(rates));
+    fputs("): draft tokens are accepted whatever they are, and the text is not the model's.</p>\n", f);
+}
+
 static void put_page(FILE *f, const char *title, const json_t *runs)
 {
     fputs("<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
@@ -289,8 +314,14 @@ static void put_page(FILE *f, const char *title, const json_t *runs)
     put_text(f, title);
     fprintf(f, "</title><style>%s</style><main><h1>", STYLE);
     put_text(f, title);
-    fputs("</h1><p>Plain and speculative decoding in turns, prompt by prompt, on one verifier.</p>\n<h2>Runs</h2>\n",
-          f);
+    fputs("</h1><p>Plain and speculative decoding in turns, prompt by prompt, on one verifier.", f);
+    const json_t *first = json_array_get(runs, 0);
+    if (json_object_get(first, "repeats"))
+        fprintf(f, " Medians of %d repeats of the whole grid; below them the least and the greatest.",
+                (int)number(first, "repeats"));
+    fputs("</p>\n", f);
+    put_synthetic(f, json_object_get(first, "synthetic_acceptance"));
+    fputs("<h2>Runs</h2>\n", f);
     put_runs(f, runs);
     fputs("<h2>Plots</h2>\n", f);
     put_key(f, runs);

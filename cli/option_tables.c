@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stddef.h>
 
+#include "bench/acceptance.h"
 #include "bench/pass_bench.h"
 #include "cli/option_values.h"
 
@@ -365,8 +366,8 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
-        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
+    ROW(0, "drafter", "LIST", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
+        KIND_CHOICE, .offset = AT(drafters), .count = AT(n_drafters), .choices = drafter_choices),
     SUFFIX_CORPUS_ROW,
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line; - is standard input (the bundled set)",
@@ -375,6 +376,11 @@ static const struct pf_option_row acceptance_rows[] = {
         KIND_STRINGS, .offset = AT(what_if)),
     ROW(0, "report", "FILE", "write the runs as an HTML page with plots, too", KIND_FILE, .offset = AT(report_file)),
     ROW(0, "warm-up", NULL, "run the first prompt once before, uncounted", KIND_FLAG, .offset = AT(warm_up)),
+    ROW(0, "repeats", "N", "measure the grid N times, warmed up: medians, and their range (1)", KIND_INT,
+        .offset = AT(repeats), .min = 1, .max = PF_ACCEPTANCE_REPEATS),
+    ROW(0, "synthetic-acceptance", "RATE",
+        "accept draft tokens by this rate, whatever they are: 0.8, 0.9,0.5, length:L", KIND_STRING,
+        .offset = AT(synthetic)),
     ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),
     ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
     ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTH, .offset = AT(draft_lens),

@@ -86,6 +86,8 @@ typedef struct {
 
     /* speculation */
     pf_drafter_kind drafter;
+    pf_drafter_kind drafters[PF_MAX_LIST]; /* of a bench over several */
+    int32_t n_drafters;
     uint64_t suffix_corpus_bytes; /* 0: none */
     int32_t draft_len;  /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;   /* 0: by temperature */
@@ -121,6 +123,9 @@ typedef struct {
     const char *prompts_file;
     const char *report_file;
     pf_strings what_if;
+    const char *synthetic;        /* --synthetic-acceptance */
+    const float *synthetic_rates; /* as pf_role_options.synthetic_acceptance; borrowed */
+    int32_t repeats;
     bool warm_up;
     const char *bench_op, *bench_format; /* NULL: all */
     bool quick;

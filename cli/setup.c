@@ -139,6 +139,7 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
                            .stop = pf_interrupt_flag(),
                            .draft_passes = options->draft_passes,
                            .target_tokenizer = drafts ? options->target_tokenizer : NULL,
+                           .synthetic_acceptance = drafts ? NULL : options->synthetic_rates,
                            .no_prefix_cache = true }; /* a request keeps its sequence for the next where it says so */
     if (!drafts || out->simulate_ns == 0) return PF_OK;
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
@@ -185,6 +186,14 @@ int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
     return PF_EXIT_DONE;
 }
 
+static bool has_suffixes(const pf_options *o)
+{
+    bool has = o->drafter == PF_DRAFTER_SUFFIX || o->drafter == PF_DRAFTER_CASCADE;
+    for (int32_t i = 0; i < o->n_drafters; i++)
+        has |= o->drafters[i] == PF_DRAFTER_SUFFIX || o->drafters[i] == PF_DRAFTER_CASCADE;
+    return has;
+}
+
 /* What would give such an option an effect; NULL: it has one. */
 static const char *what_lacks(const pf_options *o, pf_option_of of)
 {
@@ -195,9 +204,7 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
     case PF_OPTION_OF_CONTEXT: return o->model || o->draft || (o->listen && pf_setup_looks_up(o)) ? NULL : "-m MODEL";
-    case PF_OPTION_OF_SUFFIX:
-        return o->drafter == PF_DRAFTER_SUFFIX || o->drafter == PF_DRAFTER_CASCADE ? NULL
-                                                                                   : "--drafter suffix or cascade";
+    case PF_OPTION_OF_SUFFIX: return has_suffixes(o) ? NULL : "--drafter suffix or cascade";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;
@@ -322,13 +329,19 @@ static pf_status open_peers(const pf_options *options, const pf_setup_service *s
     return PF_OK;
 }
 
+/* A session with the drafter. */
+static pf_status open_session(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
+{
+    PF_TRY(pf_setup_make_session(setup, true, &setup->session, error));
+    pf_model_info drafter;
+    if (!options->draft_worker || pf_peer_info(setup->drafter, &drafter, NULL) != PF_OK) return PF_OK;
+    return check_length(options, compares, "the worker makes", drafter.max_draft, error);
+}
+
 static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     PF_TRY(open_peers(options, &one_text, compares, setup, error));
-    PF_TRY(pf_setup_make_session(setup, true, &setup->session, error));
-    pf_model_info drafter;
-    if (options->draft_worker && pf_peer_info(setup->drafter, &drafter, NULL) == PF_OK)
-        PF_TRY(check_length(options, compares, "the worker makes", drafter.max_draft, error));
+    PF_TRY(open_session(options, compares, setup, error));
     return compares ? pf_setup_make_session(setup, false, &setup->plain, error) : PF_OK;
 }
 
@@ -366,6 +379,33 @@ void pf_setup_close(pf_setup *setup)
     pf_engine_close(setup->draft);
     pf_engine_close(setup->target);
     *setup = (pf_setup){ 0 };
+}
+
+pf_options pf_setup_options_of(const pf_options *options, pf_drafter_kind kind)
+{
+    pf_options of = *options;
+    of.drafter = kind;
+    if (pf_setup_looks_up(&of)) of.draft = of.draft_worker = NULL;
+    return of;
+}
+
+pf_status pf_setup_open_drafter(const pf_options *options, const pf_setup *setup, pf_setup_drafter *out,
+                                pf_error *error)
+{
+    pf_setup beside = { .target = setup->target, .verifier = setup->verifier, .max_context = setup->max_context };
+    pf_status status = make_drafter(options, &one_text, true, &beside, error);
+    if (status == PF_OK) status = open_session(options, true, &beside, error);
+    *out = (pf_setup_drafter){ beside.draft, beside.drafter, beside.session };
+    if (status != PF_OK) pf_setup_close_drafter(out);
+    return status;
+}
+
+void pf_setup_close_drafter(pf_setup_drafter *drafter)
+{
+    pf_session_destroy(drafter->session);
+    pf_peer_destroy(drafter->drafter);
+    pf_engine_close(drafter->draft);
+    *drafter = (pf_setup_drafter){ 0 };
 }
 
 bool pf_setup_finds_tokenizer(const pf_options *options)

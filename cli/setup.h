@@ -67,6 +67,13 @@ typedef struct {
     int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
+/* A drafter with a session, beside the setup's own. */
+typedef struct {
+    pf_engine *draft;
+    pf_peer *drafter;
+    pf_session *session;
+} pf_setup_drafter;
+
 /* How a server wants it: no session is made, for it makes its own, and a far drafter is left to them. */
 typedef struct {
     int32_t max_sequences;     /* that the peers of this process have open at once */
@@ -86,6 +93,15 @@ PF_MUST_USE pf_status pf_setup_make_session(const pf_setup *setup, bool with_dra
  * is not supported, which is a failure (PF_UNSUPPORTED) where text comes in. The caller ends it with pf_setup_close. */
 PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
+
+/* Of the options those that name the drafter of this kind: of a lookup no model. */
+pf_options pf_setup_options_of(const pf_options *options, pf_drafter_kind kind);
+
+/* Another drafter for the setup's verifier, whose one text at a time it shares. Errors as pf_setup_open. The caller ends it with
+ * pf_setup_close_drafter, before the setup. */
+PF_MUST_USE pf_status pf_setup_open_drafter(const pf_options *options, const pf_setup *setup, pf_setup_drafter *out,
+                                            pf_error *error);
+void pf_setup_close_drafter(pf_setup_drafter *drafter); /* zeroed is fine */
 
 /* Whether the model that the options name has a tokenizer, where nothing was opened. */
 bool pf_setup_finds_tokenizer(const pf_options *options);

@@ -461,6 +461,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *give
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
         .simulate_step_ns = options.simulate_ns,
+        .synthetic = options.synthetic_acceptance,
         .no_prefix_cache = options.no_prefix_cache,
         .stop = stop_of(&options, served),
         .seed = served->seed,

@@ -215,6 +215,11 @@ typedef struct {
     /* Of a drafter: the directory, or GGUF file, of the tokenizer of its targets, where that is not the model's own. The drafter then
      * speaks that vocabulary and proposes what both have (arXiv:2502.05202). NULL: the model's own. */
     const char *target_tokenizer;
+
+    /* Of a verifier, for benchmarks: the i-th draft token of a proposal is accepted with probability synthetic_acceptance[i] where those
+     * before it are, whatever the tokens are, so the text is not the model's. [64], borrowed for the peer's life; may change between
+     * requests. NULL: proposals are judged. */
+    const float *synthetic_acceptance;
 } pf_role_options;
 
 /* The engine's model as a verifier or as a drafter; one role for each engine. options NULL: all default. End with

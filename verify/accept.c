@@ -21,6 +21,25 @@ pf_acceptance pf_accept_exact(const pf_drafted *drafted, pf_accept_best *best, v
     }
 }
 
+/* -1: none. */
+static int32_t first_child(const pf_drafted *drafted, int32_t node)
+{
+    for (int32_t i = node + 1; i < drafted->n; i++)
+        if ((drafted->parents ? drafted->parents[i] : i - 1) == node) return i;
+    return -1;
+}
+
+pf_acceptance pf_accept_synthetic(const pf_drafted *drafted, const float *rates, pf_accept_uniform *uniform,
+                                  pf_accept_best *best, void *rows, int32_t *path)
+{
+    int32_t n = 0, node = -1;
+    for (int32_t child; (child = first_child(drafted, node)) >= 0 && uniform(rows, n, 1) < rates[n]; n++)
+        path[n] = node = child;
+    const int32_t next = best(rows, 1 + node, n);
+    if (next >= 0 || n == 0) return (pf_acceptance){ .n_accepted = n, .next = next };
+    return (pf_acceptance){ .n_accepted = n - 1, .next = drafted->tokens[node] };
+}
+
 /* max(0, p(x) - q(x)), q one-hot at `token` when NULL. */
 static inline double residual(const float *p, const float *q, int32_t token, int32_t x)
 {

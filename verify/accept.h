@@ -123,4 +123,12 @@ pf_acceptance pf_accept_traversal(const pf_drafted *drafted, int32_t n_vocab, pf
 pf_acceptance pf_accept_typical(const pf_drafted *drafted, int32_t n_vocab, pf_typical thresholds, pf_accept_row *p,
                                 pf_accept_uniform *uniform, void *rows, int32_t *path);
 
+/* Synthetic acceptance, for benchmarks: the text is not the target's. Whatever the tokens are, the i-th of a chain is accepted with
+ * probability rates[i] where those before it are, and `next` is the target's own choice there, the rejected token included; of a tree,
+ * first children are the chain.
+ *   rates [PF_MAX_DRAFT_TOKENS], 0 .. 1
+ * As the "synthetic" rejection sampling of vLLM, which serves the same purpose. */
+pf_acceptance pf_accept_synthetic(const pf_drafted *drafted, const float *rates, pf_accept_uniform *uniform,
+                                  pf_accept_best *best, void *rows, int32_t *path);
+
 #endif

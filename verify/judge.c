@@ -10,7 +10,7 @@
  * keep, all numbers at the position where the round begins, so that no later round uses them again. */
 enum { USE_KEEP = 0, USE_NEXT = 1, USE_SIBLINGS = 2, USE_BLOCK = 1 << 16 };
 
-pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
+pf_judge pf_judge_create(pf_forward_backend backend, const float *synthetic, pf_arena *arena)
 {
     const int32_t n_vocab = backend.limits.n_vocab;
     const size_t n_rows = pf_forward_can_draw(&backend) ? (size_t)backend.limits.max_logit_rows : 0;
@@ -25,6 +25,7 @@ pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
         .drawn = n_rows > 0 ? pf_arena_take(arena, n_rows, sizeof(pf_drawn)) : NULL,
         .counts = pf_arena_take(arena, (size_t)n_vocab, sizeof(int32_t)),
         .at = pf_arena_take(arena, (size_t)PF_MAX_DRAFT_TOKENS * PF_MAX_DECLARED, sizeof(float)),
+        .synthetic = synthetic,
     };
 }
 
@@ -60,25 +61,25 @@ static const float *logits_of(judged_rows *r, int32_t row)
     return logits;
 }
 
-/* Without a proposal every method is plain sampling. */
-static bool judges_exactly(const pf_judged *sequence, const pf_drafted *drafted)
+/* Whether each row decides its token by itself, as in plain sampling: without a proposal by every method. */
+static bool judges_exactly(const pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted)
 {
-    return pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
+    return judge->synthetic || pf_judge_is_exact(sequence->sampling, sequence->method) || drafted->n == 0;
 }
 
 /* Whether a backend that draws does so for this sequence. Rows that rules change or typical-p filters, and what is no plain draw or chain
  * by rejection, are drawn from here. */
-static bool can_be_drawn(const pf_judged *sequence, const pf_drafted *drafted)
+static bool can_be_drawn(const pf_judge *judge, const pf_judged *sequence, const pf_drafted *drafted)
 {
     const float typical_p = sequence->sampling->typical_p;
     if (sequence->sampling->temperature == 0.0f || sequence->rules->is_active) return false;
     if (typical_p > 0.0f && typical_p < 1.0f) return false;
-    return judges_exactly(sequence, drafted) || (sequence->method == PF_METHOD_REJECTION && !drafted->parents);
+    return judges_exactly(judge, sequence, drafted) || (sequence->method == PF_METHOD_REJECTION && !drafted->parents);
 }
 
 static bool uses_drawn(const judged_rows *r)
 {
-    return r->judge->drawn && can_be_drawn(r->sequence, r->drafted);
+    return r->judge->drawn && can_be_drawn(r->judge, r->sequence, r->drafted);
 }
 
 static const float *make_p(void *rows, int32_t row)
@@ -211,12 +212,12 @@ void pf_judge_ask(pf_judge *judge, const pf_judged *sequence, const pf_drafted *
 {
     pf_draw *draws = judge->draws + first_row;
     const pf_sampling *sampling = sequence->sampling;
-    const bool exact = judges_exactly(sequence, drafted);
+    const bool exact = judges_exactly(judge, sequence, drafted);
     int32_t depths[PF_MAX_DRAFT_TOKENS + 1] = { 0 }; /* accepted tokens before a row */
     assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
     for (int32_t row = 0; row <= drafted->n; row++) {
         if (row > 0) depths[row] = 1 + depths[drafted->parents ? 1 + drafted->parents[row - 1] : row - 1];
-        if (!can_be_drawn(sequence, drafted))
+        if (!can_be_drawn(judge, sequence, drafted))
             draws[row] = (pf_draw){ .kind = PF_DRAW_NONE };
         else
             draws[row] =
@@ -235,8 +236,11 @@ pf_status pf_judge_proposal(pf_judge *judge, const pf_judged *sequence, const pf
     judged_rows rows = {
         .judge = judge, .sequence = sequence, .drafted = drafted, .first_row = first_row, .position = position
     };
-    const bool exact = judges_exactly(sequence, drafted);
-    *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_sampling(judge, drafted, &rows, path);
+    if (judge->synthetic)
+        *out = pf_accept_synthetic(drafted, judge->synthetic, uniform_of, choose, &rows, path);
+    else
+        *out = judges_exactly(judge, sequence, drafted) ? pf_accept_exact(drafted, choose, &rows, path)
+                                                        : judge_by_sampling(judge, drafted, &rows, path);
     return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
 }
 

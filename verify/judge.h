@@ -12,7 +12,7 @@
  *      traversal                     a tree as a whole, from its leaves; all its rows are read
  *      typical                       p of the row against a threshold: the one lossy method
  *
- * A tree is judged as a tree, by block as by rejection.
+ * A tree is judged as a tree, by block as by rejection. Where acceptance is synthetic, it replaces every rule.
  *
  * Where the backend draws, all draws of a pass are asked for first (pf_judge_ask, pf_judge_draw), and only tokens come back; elsewhere
  * the arithmetic is done here, on logits.
@@ -41,10 +41,11 @@ typedef struct {
     float *q;                   /* [n_vocab] zero between calls */
     float *r;                   /* [n_vocab] what is left of p */
     void *scratch;
-    pf_draw *draws;  /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
-    pf_drawn *drawn; /* [max_logit_rows] */
-    int32_t *counts; /* [n_vocab] zero between calls */
-    float *at;       /* [PF_MAX_DRAFT_TOKENS * PF_MAX_DECLARED] of a traversal */
+    pf_draw *draws;         /* [max_logit_rows] of the last pass; NULL: the backend does not draw */
+    pf_drawn *drawn;        /* [max_logit_rows] */
+    int32_t *counts;        /* [n_vocab] zero between calls */
+    float *at;              /* [PF_MAX_DRAFT_TOKENS * PF_MAX_DECLARED] of a traversal */
+    const float *synthetic; /* rates of pf_accept_synthetic, borrowed; NULL: proposals are judged */
 } pf_judge;
 
 /* How the tokens of a sequence are judged. */
@@ -57,8 +58,8 @@ typedef struct {
     const int32_t *tokens; /* [position] the committed ones */
 } pf_judged;
 
-/* Memory from the arena (or its measure; see base/arena.h). */
-pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena);
+/* Memory from the arena (or its measure; see base/arena.h). synthetic: as above. */
+pf_judge pf_judge_create(pf_forward_backend backend, const float *synthetic, pf_arena *arena);
 
 /* Whether the backend draws: then each pass to be judged begins with pf_judge_ask for each proposal, and one pf_judge_draw. */
 bool pf_judge_asks(const pf_judge *judge);

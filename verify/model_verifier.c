@@ -44,6 +44,7 @@ typedef struct {
     pf_forward_backend backend;
     uint64_t seed;           /* of the config */
     pf_sequence_cache cache; /* by slot */
+    const float *synthetic;  /* of the config */
     pf_judge judge;
     verify_state *states; /* [max_sequences] by slot */
     uint64_t n_opened;
@@ -340,7 +341,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
 {
     verifier *v = verifier_of(host);
     const size_t n = (size_t)host->config.max_sequences;
-    v->judge = pf_judge_create(v->backend, arena);
+    v->judge = pf_judge_create(v->backend, v->synthetic, arena);
     v->states = pf_arena_take(arena, n, sizeof *v->states);
     pf_span_batch_lay_out(&v->batch, host->config.max_sequences, arena);
     pf_sequence_cache_lay_out(&v->cache, arena);
@@ -408,6 +409,7 @@ pf_status pf_model_verifier_create(pf_forward_backend backend, const pf_model_ve
     if (!v) return pf_fail(error, PF_NOMEM, "no memory for the verifier");
     v->backend = backend;
     v->seed = config->seed;
+    v->synthetic = config->synthetic;
     v->cache.config = (pf_sequence_cache_config){ .backend = backend,
                                                   .n_slots = config->max_sequences,
                                                   .forgets = config->no_prefix_cache,

@@ -48,6 +48,7 @@ typedef struct {
                                    0: the open's seed is used as it is, 0 included */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
     bool no_prefix_cache;      /* nothing is kept of closed sequences, nor shared between open ones */
+    const float *synthetic;    /* conditional rates of pf_accept_synthetic, borrowed; NULL: proposals are judged */
     pf_stop stop;              /* when set, the running pass is abandoned and collect returns PF_CANCELLED */
     const pf_model_info *info; /* what pf_peer_info answers; copied. NULL: zero */
 } pf_model_verifier_config;

@@ -252,6 +252,70 @@ class Benchmarks(Case):
         self.assert_fails(*bench, "--what-if", "20:3", code=2, saying=["expected STEP:PASS:TRIP"])
         self.assert_fails(*bench, "--report", self.root / "none" / "x.html", saying=["cannot be written"])
 
+    def test_acceptance_over_several_drafters(self):
+        prompts = self.root / "three.jsonl"
+        prompts.write_text("".join(json.dumps({"category": "ab"[i % 2], "turns": [f"the {i} the {i}"]}) + "\n" for i in range(3)))
+        bench = ["bench", "acceptance", "-m", self.target, "--prompts", prompts, "-n", "24"]
+        drafters = ["ngram", "model", "suffix", "cascade", "model"]
+        result = self.pilotfish.run(*bench, "-d", self.draft, "--drafter", ",".join(drafters), "--suffix-corpus", "1M",
+                                    "--draft-len", "2,3", "--json")
+        self.assertEqual((result.code, result.err), (0, ""))
+        runs = result.json["runs"]
+        self.assertEqual([(r["drafter"], r["draft_len"]) for r in runs], [(d, k) for d in drafters for k in (2, 3)])
+        self.assertEqual({r["text_checksum"] for r in runs}, {runs[0]["text_checksum"]})
+        self.assertEqual(runs[2]["speculation"]["drafted"], runs[8]["speculation"]["drafted"])
+        self.assertNotEqual(runs[0]["speculation"]["drafted"], runs[2]["speculation"]["drafted"])
+        for run in runs:
+            self.assertEqual((run["identical"], set(run["by_category"])), (3, {"a", "b"}))
+        table = self.run_ok(*bench, "-d", self.draft, "--drafter", "ngram,model").out.decode().splitlines()
+        self.assertEqual([line.split()[0] for line in table], ["drafter", "ngram", "model"])
+        self.assert_fails(*bench, "--drafter", "ngram,model", code=2, saying=["give one of -d DRAFT"])
+        self.assert_fails(*bench, "-d", self.draft, "--drafter", "ngram,suffix", code=2, saying=["two drafters"])
+        self.assert_fails(*bench, "-d", self.draft, "--drafter", "model,none", code=2, saying=["none"])
+
+    def test_acceptance_repeats_the_grid_and_gives_the_range(self):
+        prompts = self.root / "repeated.txt"
+        prompts.write_text("the other\nthin\n")
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "16", "--draft-len", "2,4"]
+        once, page = self.run_json(*bench)["runs"], self.root / "repeated.html"
+        runs = self.run_json(*bench, "--repeats", "3", "--report", page)["runs"]
+        self.assertEqual([run["draft_len"] for run in runs], [2, 4])
+        for one, run in zip(once, runs):
+            self.assertNotIn("speedup_range", one)
+            self.assertEqual((run["repeats"], run["requests"], run["identical"]), (3, 6, 6))
+            self.assertEqual(run["text_checksum"], one["text_checksum"])
+            self.assertEqual(run["speculation"]["drafted"], 3 * one["speculation"]["drafted"])
+            for rate in ("plain_tokens_per_s", "speculative_tokens_per_s", "speedup"):
+                low, high = run[rate + "_range"]
+                self.assertTrue(0 < low <= run[rate] <= high, rate)
+        self.assertIn("class=range", page.read_text())
+        self.assertIn(b"range of speed-up", self.run_ok(*bench, "--repeats", "2").out)
+        self.assert_fails(*bench, "--repeats", "33", code=2, saying=['--repeats is "33"', "1 to 32"])
+
+    def test_synthetic_acceptance_is_what_was_asked_for(self):
+        prompts, page = self.root / "any.txt", self.root / "synthetic.html"
+        prompts.write_text("the other\nthin\nthe\n")
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "400", "--ignore-eos"]
+
+        def measure(rates, draft_len, *options):
+            run, = self.run_json(*bench, "--draft-len", draft_len, "--synthetic-acceptance", rates, *options)["runs"]
+            self.assertEqual(run["synthetic_acceptance"], rates)
+            return run["speculation"]
+        self.assertEqual(measure("1", "3")["acceptance_rate"], 1)
+        none = measure("0", "3")
+        self.assertEqual((none["accepted"], none["mean_accepted_length"]), (0, 1))
+        self.assertAlmostEqual(measure("vllm-length:3", "4", "--temperature", "0.8")["mean_accepted_length"], 3, delta=0.05)
+        # The draws come from the seed: these figures do not change.
+        for method in ("rejection", "coupled"):
+            s = measure("0.9,0.5,0.2", "3", "--report", page, "--temperature", "0.7", "--method", method)
+            for rate, wanted in zip(s["per_position"], (0.9, 0.5, 0.2)):
+                self.assertAlmostEqual(rate, wanted, delta=0.06)
+        self.assertIn("synthetic", page.read_text())
+        self.assertIn(b"the text is not the model's", self.run_ok(*bench, "--draft-len", "2", "--synthetic-acceptance", "0.5").out)
+        for rates, draft_len, says in [("0.5,0.6", "2", "expected a rate"), ("0.5,0.4", "3", "one for each of the 3"),
+                                       ("length:4", "2", "at most 3"), ("0.5", "auto", "needs a length")]:
+            self.assert_fails(*bench, "--synthetic-acceptance", rates, "--draft-len", draft_len, code=2, saying=[says])
+
     def test_a_run_is_not_helped_by_the_outputs_of_the_one_before(self):
         prompts = self.root / "few.txt"
         prompts.write_text("the\nthin\n")
@@ -262,9 +326,9 @@ class Benchmarks(Case):
 
     def test_acceptance_refuses_repeated_prompts(self):
         prompts = self.root / "twice.txt"
-        prompts.write_text("the\nthin\nthe\n")
+        prompts.write_text("the\n\nthin\nthe\n")
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
-                          saying=["prompt 3 repeats prompt 1"])
+                          saying=["the prompt of line 4 repeats line 1"])
 
     def test_acceptance_names_a_line_that_is_not_a_prompt(self):
         prompts = self.root / "bad.jsonl"

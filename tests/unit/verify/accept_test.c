@@ -1025,10 +1025,84 @@ static void the_tail_probability_is_the_tables(void **state)
     }
 }
 
+/* ---- synthetic acceptance ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const int32_t *best;
+    const float *uniforms; /* by accepted tokens before */
+} synthetic_rows;
+
+static int32_t synthetic_best(void *rows, int32_t row, int32_t n_kept)
+{
+    (void)n_kept;
+    return ((const synthetic_rows *)rows)->best[row];
+}
+
+static float synthetic_uniform(void *rows, int32_t n_kept, int32_t use)
+{
+    assert_int_equal(use, 1);
+    return ((const synthetic_rows *)rows)->uniforms[n_kept];
+}
+
+static void synthetic_acceptance_asks_the_rates_alone(void **state)
+{
+    (void)state;
+    const int32_t draft[] = { 3, 5, 7 }, best[] = { 3, 5, 7, 9 }, other[] = { 10, 11, 12, 13 };
+    const float rates[PF_MAX_DRAFT_TOKENS] = { 0.9f, 0.5f, 0.4f };
+    const struct {
+        float uniforms[3];
+        int32_t n_accepted;
+    } cases[] = { { { 0.9f, 0, 0 }, 0 }, { { 0.89f, 0.5f, 0 }, 1 }, { { 0, 0.49f, 0.4f }, 2 }, { { 0, 0, 0 }, 3 } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++)
+        for (int32_t k = 0; k < 2; k++) {
+            const pf_drafted drafted = { .tokens = draft, .n = 3 };
+            synthetic_rows rows = { k ? best : other, cases[i].uniforms };
+            int32_t path[3];
+            const pf_acceptance a =
+                pf_accept_synthetic(&drafted, rates, synthetic_uniform, synthetic_best, &rows, path);
+            assert_int_equal(a.n_accepted, cases[i].n_accepted);
+            assert_int_equal(a.next, rows.best[a.n_accepted]);
+            for (int32_t j = 0; j < a.n_accepted; j++) assert_int_equal(path[j], j);
+        }
+}
+
+static void synthetic_acceptance_follows_the_first_children_of_a_tree(void **state)
+{
+    (void)state;
+    const int32_t draft[] = { 3, 4, 5, 6 }, parents[] = { -1, -1, 0, 2 }, best[] = { 10, 11, 12, 13, 14 };
+    const float rates[PF_MAX_DRAFT_TOKENS] = { 1.0f, 1.0f, 1.0f }, zeros[3] = { 0 };
+    const pf_drafted drafted = { .tokens = draft, .parents = parents, .n = 4 };
+    synthetic_rows rows = { best, zeros };
+    int32_t path[4];
+    const pf_acceptance a = pf_accept_synthetic(&drafted, rates, synthetic_uniform, synthetic_best, &rows, path);
+    assert_int_equal(a.n_accepted, 3);
+    assert_int_equal(a.next, 14);
+    assert_true(path[0] == 0 && path[1] == 2 && path[2] == 3);
+}
+
+static void synthetic_acceptance_ends_before_a_row_without_a_number(void **state)
+{
+    (void)state;
+    const int32_t draft[] = { 3, 5 }, best[] = { 10, -1, -1 }, none[] = { -1, -1, -1 };
+    const float rates[PF_MAX_DRAFT_TOKENS] = { 1.0f, 0.0f }, zeros[3] = { 0 };
+    const pf_drafted drafted = { .tokens = draft, .n = 2 };
+    int32_t path[2];
+    synthetic_rows rows = { best, zeros };
+    pf_acceptance a = pf_accept_synthetic(&drafted, rates, synthetic_uniform, synthetic_best, &rows, path);
+    assert_true(a.n_accepted == 0 && a.next == 3);
+    const float never[PF_MAX_DRAFT_TOKENS] = { 0 };
+    rows.best = none;
+    a = pf_accept_synthetic(&drafted, never, synthetic_uniform, synthetic_best, &rows, path);
+    assert_int_equal(a.next, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_keeps_the_longest_prefix_that_the_target_agrees_with),
+        cmocka_unit_test(synthetic_acceptance_asks_the_rates_alone),
+        cmocka_unit_test(synthetic_acceptance_follows_the_first_children_of_a_tree),
+        cmocka_unit_test(synthetic_acceptance_ends_before_a_row_without_a_number),
         cmocka_unit_test(exact_keeps_the_targets_path_of_a_tree),
         cmocka_unit_test(an_empty_draft_is_plain_decoding),
         cmocka_unit_test(nothing_is_committed_behind_the_last_row_with_a_number),

@@ -148,9 +148,9 @@ typedef struct {
 static pf_judge make_judge(pf_forward_backend backend, pf_arena *arena)
 {
     pf_arena measure = pf_arena_measure();
-    (void)pf_judge_create(backend, &measure);
+    (void)pf_judge_create(backend, NULL, &measure);
     assert_status(pf_arena_create(measure.used, arena), PF_OK);
-    return pf_judge_create(backend, arena);
+    return pf_judge_create(backend, NULL, arena);
 }
 
 static void assert_same_judgement(judges *j, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,

@@ -17,6 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "oracle"))
 from capable import become_capable  # noqa: E402
+from rounds import count_rounds  # noqa: E402
 
 K = 6
 
@@ -39,28 +40,13 @@ def propose(model, mask, text, k, passes):
         return model(torch.tensor([text + first[:-1]])).logits[0, -k:].argmax(-1).tolist()
 
 
-def count_rounds(model, mask, prompt, made, passes, reached, accepted):
-    """Walks the text as rounds do: each begins behind the token that the target added. The first token is the prefill's."""
-    at = 1
-    while at < len(made):
-        room = min(K, max(1, len(made) - at - 1))   # the target adds a token of its own
-        tokens = propose(model, mask, prompt + made[:at], room, passes)
-        kept = 0
-        while kept < room and at + kept < len(made) and tokens[kept] == made[at + kept]:
-            kept += 1
-        for i in range(room):
-            reached[i] += 1
-            accepted[i] += kept > i
-        at += kept + 1
-
-
 def compare(arguments, prompts, model, mask, passes):
     expected, found = ([0] * K, [0] * K), ([0] * K, [0] * K)
     for prompt in prompts:
         document = generate(arguments.pilotfish, arguments, arguments.draft, prompt, passes)
         s = document["speculation"]
         assert s["draft_passes"] <= passes * s["rounds"], f"{s['draft_passes']} passes for {s['rounds']} rounds"
-        count_rounds(model, mask, prompt, document["tokens"], passes, *expected)
+        count_rounds(lambda text, k: propose(model, mask, text, k, passes), prompt, document["tokens"], K, *expected)
         found[0][0] += s["rounds"]
         found[1][0] += round(s["per_position"][0] * s["rounds"])
         found[1][1] += s["accepted"]   # in all positions

@@ -2,10 +2,11 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 /* The most that is known to be used is 200 KiB: of JSON that is nested as deep as jansson follows. */
-enum { LEAST_STACK_BYTES = 256 << 10 };
+enum { LEAST_STACK_BYTES = 256 << 10, GROWN_STACK_BYTES = 512 << 10 };
 
 /* glibc has looked at the limit before main. */
 static int enlarge_threads(void)
@@ -31,15 +32,30 @@ static pf_status heed_stack(pf_error *error)
                    LEAST_STACK_BYTES >> 10);
 }
 
+/* The stack grows as it is used. Where the address space is full it cannot, and the process would end without a sentence. */
+static __attribute__((noinline)) void grow_stack(void)
+{
+    volatile char grown[GROWN_STACK_BYTES];
+    for (size_t i = sizeof grown; i >= 4096; i -= 4096) grown[i - 4096] = 0;
+}
+
 /* glibc gives threads heaps of their own, and reserves 64 MiB and more for each. */
-static void heed_address_space(void)
+static pf_status heed_address_space(pf_error *error)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) (void)mallopt(M_ARENA_MAX, 1);
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return PF_OK;
+    (void)mallopt(M_ARENA_MAX, 1);
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 2 * GROWN_STACK_BYTES) return PF_OK;
+    void *room = mmap(NULL, 2 * GROWN_STACK_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return pf_fail(error, PF_NOMEM, "no memory for a stack of %d KiB (ulimit -v)", GROWN_STACK_BYTES >> 10);
+    (void)munmap(room, 2 * GROWN_STACK_BYTES);
+    grow_stack();
+    return PF_OK;
 }
 
 pf_status pf_shell_limits_heed(pf_error *error)
 {
-    heed_address_space();
-    return heed_stack(error);
+    PF_TRY(heed_stack(error));
+    return heed_address_space(error);
 }

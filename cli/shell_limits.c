@@ -46,10 +46,11 @@ static pf_status heed_address_space(pf_error *error)
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return PF_OK;
     (void)mallopt(M_ARENA_MAX, 1);
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 2 * GROWN_STACK_BYTES) return PF_OK;
-    void *room = mmap(NULL, 2 * GROWN_STACK_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t wanted = GROWN_STACK_BYTES + (64 << 10); /* of which a little is left */
+    void *room = mmap(NULL, wanted, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED)
         return pf_fail(error, PF_NOMEM, "no memory for a stack of %d KiB (ulimit -v)", GROWN_STACK_BYTES >> 10);
-    (void)munmap(room, 2 * GROWN_STACK_BYTES);
+    (void)munmap(room, wanted);
     grow_stack();
     return PF_OK;
 }

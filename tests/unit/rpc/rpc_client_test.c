@@ -629,9 +629,12 @@ static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is
     begin(&f);
     pf_peer *peer = connected(serving_address);
     end(&f);
+    const pf_batch *batch = NULL;
+    pf_error error = { .text = "" };
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
     for (size_t i = 0; i < PF_COUNT(others); i++) {
         begin_another(&f, "echo", others[i].vocab_size, others[i].fingerprint);
-        pf_error error = { .text = "" };
+        error.text[0] = 0;
         for (const uint64_t until = pf_now_ns() + 10 * SECOND;
              !strstr(error.text, others[i].refusal) && pf_now_ns() < until; usleep(1000)) {
             assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);

@@ -114,9 +114,9 @@ static void end_pass(const served *f, int n)
     atomic_store(&drafter_of(f)->n_ended, n);
 }
 
-static served serve(void)
+/* In place: the server's thread writes to it. */
+static void serve(served *f)
 {
-    served f = { .drafter = NULL };
     pf_error error;
     slow_drafter *d = calloc(1, sizeof *d);
     assert_non_null(d);
@@ -133,15 +133,14 @@ static served serve(void)
     const pf_host_config config = {
         .max_sequences = 1, .max_draft = 4, .max_tokens = 64, .n_vocab = N_VOCAB, .info = &info
     };
-    assert_ok(pf_host_create(&d->host, &role, &config, &f.drafter, &error), error);
-    const pf_server_config serving = { .address = serving_address, .drafter = f.drafter, .grace_ns = 20 * MS };
-    serving_begin(&f.server, &serving);
-    f.client = connected(serving_address);
-    assert_int_equal(say_open(f.client, 1, ECHO_PROMPT, 3), PF_OK);
-    assert_int_equal(say_verdict(f.client, 1, 0, 5), PF_OK);
-    assert_proposal(answer_within(f.client, 60 * SECOND), 1, 1, LATER);
-    await_pass(&f, 1);
-    return f;
+    assert_ok(pf_host_create(&d->host, &role, &config, &f->drafter, &error), error);
+    const pf_server_config serving = { .address = serving_address, .drafter = f->drafter, .grace_ns = 20 * MS };
+    serving_begin(&f->server, &serving);
+    f->client = connected(serving_address);
+    assert_int_equal(say_open(f->client, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(f->client, 1, 0, 5), PF_OK);
+    assert_proposal(answer_within(f->client, 60 * SECOND), 1, 1, LATER);
+    await_pass(f, 1);
 }
 
 static void end_serving(served *f)
@@ -154,7 +153,8 @@ static void end_serving(served *f)
 static void a_prepared_proposal_is_sent_while_a_pass_runs(void **state)
 {
     (void)state;
-    served f = serve();
+    served f;
+    serve(&f);
     assert_int_equal(say_verdict(f.client, 1, 1, PREPARED), PF_OK);
     assert_proposal(answer_within(f.client, 60 * SECOND), 1, 2, DRAFTED);
     assert_int_equal(atomic_load(&drafter_of(&f)->n_proposals), 1);
@@ -171,7 +171,8 @@ static void a_prepared_proposal_is_sent_while_a_pass_runs(void **state)
 static void a_verdict_that_is_not_prepared_for_waits_for_the_pass(void **state)
 {
     (void)state;
-    served f = serve();
+    served f;
+    serve(&f);
     assert_int_equal(say_verdict(f.client, 1, 1, 6), PF_OK);
     const pf_batch *batch;
     pf_error error;

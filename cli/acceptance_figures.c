@@ -39,19 +39,11 @@ static bool is_lossy(const pf_acceptance_setting *setting)
 }
 
 /* For each position, null where nothing reached it. */
-static json_t *conditional_json(const pf_speculation *s)
+static json_t *rates_json(const pf_speculation *s, double (*rate_of)(const pf_speculation *s, int32_t i))
 {
     json_t *rates = json_array();
     for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
-        json_array_append_new(rates, pf_json_number(pf_what_if_conditional(s, i)));
-    return rates;
-}
-
-static json_t *per_position_json(const pf_speculation *s)
-{
-    json_t *rates = json_array();
-    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
-        json_array_append_new(rates, pf_json_number(pf_what_if_marginal(s, i)));
+        json_array_append_new(rates, pf_json_number(rate_of(s, i)));
     return rates;
 }
 
@@ -61,14 +53,14 @@ static json_t *categories_json(const pf_acceptance_run *run)
     for (size_t i = 0; i < run->n_categories; i++) {
         const pf_acceptance_figures *f = &run->categories[i];
         const pf_speculation *s = &f->speculation;
-        json_t *of = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests,
-                               "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)),
-                               "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)), "speedup",
-                               pf_json_number(pf_acceptance_speedup(f)), "acceptance_rate",
-                               pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
-                               pf_json_number(pf_speculation_mean_length(s)), "predicted_speedup",
-                               pf_json_number(pf_acceptance_predicted_speedup(f)), "per_position", per_position_json(s),
-                               "per_position_conditional", conditional_json(s));
+        json_t *of = json_pack(
+            "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests,
+            "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)), "speculative_tokens_per_s",
+            pf_json_number(pf_acceptance_speculative_rate(f)), "speedup", pf_json_number(pf_acceptance_speedup(f)),
+            "acceptance_rate", pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
+            pf_json_number(pf_speculation_mean_length(s)), "predicted_speedup",
+            pf_json_number(pf_acceptance_predicted_speedup(f)), "per_position", rates_json(s, pf_what_if_marginal),
+            "per_position_conditional", rates_json(s, pf_what_if_conditional));
         add_spread(of, f);
         json_object_set_new(object, f->category, of);
     }
@@ -124,7 +116,7 @@ json_t *pf_acceptance_json(const pf_options *o, pf_drafter_kind drafter, const p
     if (o->synthetic) json_object_set_new(object, "synthetic_acceptance", json_string(o->synthetic));
     add_spread(object, f);
     json_object_set_new(object, "expected_length", pf_json_number(expected_length(setting, &f->speculation)));
-    json_object_set_new(object, "per_position_conditional", conditional_json(&f->speculation));
+    json_object_set_new(object, "per_position_conditional", rates_json(&f->speculation, pf_what_if_conditional));
     if (o->what_if.n > 0 &&
         setting->draft_len != PF_DRAFT_LEN_AUTO) /* the rates of a chosen length are not those of any fixed one */
         json_object_set_new(object, "what_if", what_if_json(&o->what_if, &f->speculation));

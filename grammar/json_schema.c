@@ -267,16 +267,6 @@ static pf_status write_array(writer *w, const json_t *schema, const path *at, pf
     return status == PF_OK ? PF_OK : no_memory(w);
 }
 
-static bool is_required(const json_t *schema, const char *key)
-{
-    const json_t *required = json_object_get(schema, "required");
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *word = json_string_value(json_array_get(required, i));
-        if (word && strcmp(word, key) == 0) return true;
-    }
-    return false;
-}
-
 /* The properties, and what is required though no property of that name is described. NULL: no memory. */
 static json_t *all_properties(const json_t *schema)
 {
@@ -332,7 +322,7 @@ static pf_status add_members(writer *w, const char *name, const json_t *schema, 
     json_object_foreach((json_t *)(uintptr_t)properties, key, value)
     {
         PF_TRY(add_pair(w, name, i, key, value, &here));
-        const bool needs = is_required(schema, key);
+        const bool needs = pf_schema_requires(schema, key);
         w->n_rules += 3;
         if (add_format(w->out,
                        needs ? "%.24s-a%zu ::= %.24s-k%zu %.24s-b%zu\n"

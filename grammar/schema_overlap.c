@@ -151,7 +151,7 @@ static bool have_other_values(const json_t *root, const json_t *a, const json_t 
     return n > 0 && m > 0;
 }
 
-static bool requires(const json_t *schema, const char *key)
+bool pf_schema_requires(const json_t *schema, const char *key)
 {
     const json_t *required = json_object_get(schema, "required");
     for (size_t i = 0; i < json_array_size(required); i++) {
@@ -171,7 +171,8 @@ static bool are_told_apart(const json_t *root, const json_t *given_a, const json
     json_object_foreach(json_object_get(a, "properties"), key, value)
     {
         const json_t *other = json_object_get(json_object_get(b, "properties"), key);
-        if (other && have_other_values(root, value, other) && requires(a, key) && requires(b, key)) return true;
+        if (other && have_other_values(root, value, other) && pf_schema_requires(a, key) && pf_schema_requires(b, key))
+            return true;
     }
     return false;
 }

@@ -19,4 +19,7 @@ const char *pf_schema_implied_type(const json_t *schema);
 /* True: no document fits both. False: one may. root: what a $ref is looked up in. */
 bool pf_schemas_are_disjoint(const json_t *root, const json_t *a, const json_t *b);
 
+/* Whether `required` of a schema lists this key. */
+bool pf_schema_requires(const json_t *schema, const char *key);
+
 #endif

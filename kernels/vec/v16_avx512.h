@@ -328,7 +328,7 @@ PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
 /* pf_exp2_coarse, lane by lane. VSCALEFPS takes the floor itself. Not VREDUCEPS for f: its mode rounds the difference down, too. */
 PF_V16 pf_v16 pf_v16_exp2_coarse(pf_v16 x)
 {
-    const pf_v16 f = pf_v16_sub(x, _mm512_roundscale_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+    const pf_v16 f = pf_v16_sub(x, _mm512_floor_ps(x));
     pf_v16 p = pf_v16_fma(pf_v16_set(PF_EXP2_C3), f, pf_v16_set(PF_EXP2_C2));
     p = pf_v16_fma(p, f, pf_v16_set(PF_EXP2_C1));
     return pf_v16_power(pf_v16_fma(p, f, pf_v16_set(1.0f)), x, x, PF_EXP2_LOW);

@@ -291,7 +291,8 @@ class OtherApis(ServeCase):
         cut = self.client.post("/v1/messages", {**value, "stop_sequences": ["\u0001", self.wanted[3]]}).json
         self.assertEqual((cut["stop_reason"], cut["stop_sequence"]), ("stop_sequence", self.wanted[3]))
         counted = self.client.post("/v1/messages/count_tokens", {"messages": MESSAGES}).json["input_tokens"]
-        self.assertEqual(counted, whole["usage"]["input_tokens"] + whole["usage"]["cache_read_input_tokens"])
+        parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        self.assertEqual(counted, sum(whole["usage"][part] for part in parts))
 
     def test_errors_of_messages_have_their_shape(self):
         for value in ({"messages": MESSAGES}, {"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image"}]}]}):

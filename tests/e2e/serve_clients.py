@@ -79,7 +79,8 @@ def try_messages(client, model, text):
     cut = client.messages.create(model=model, messages=MESSAGES, stop_sequences=["never", word], **few)
     expect((cut.stop_reason, cut.stop_sequence), ("stop_sequence", word))
     counted = client.messages.count_tokens(model=model, messages=MESSAGES)
-    expect(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
+    usage = whole.usage
+    expect(counted.input_tokens, usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens)
     refused(lambda: client.messages.create(model=model, messages=[{"role": "user", "content": [
         {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}]}], max_tokens=1),
         anthropic.BadRequestError)

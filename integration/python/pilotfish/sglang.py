@@ -24,6 +24,7 @@ import numpy as np
 
 from .client import DEFAULT_WAIT_S, DraftClient
 from .error_guard import ErrorGuard
+from .ranks import OneRank, TorchRanks
 from .rows import NO_PROPOSAL, Proposal, Row
 
 NAME = "PILOTFISH"
@@ -53,31 +54,9 @@ class Options:
         self.trees = trees == "1"
 
 
-class OneRank:
-    """A group of ranks with one member."""
-
-    is_first = True
-
-    def share(self, array: np.ndarray) -> None:
-        pass
-
-
-class Ranks:
-    """The tensor-parallel group of this process, as SGLang has it (GroupCoordinator)."""
-
-    def __init__(self, group: Any) -> None:
-        self._group = group
-        self.is_first = group.rank_in_group == 0
-
-    def share(self, array: np.ndarray) -> None:
-        """Gives all ranks what the first has in `array`. All of them call it in each step."""
-        import torch
-
-        torch.distributed.broadcast(torch.from_numpy(array), src=self._group.ranks[0], group=self._group.cpu_group)
-
-
-def ranks_of(group: Any) -> Union[OneRank, Ranks]:
-    return Ranks(group) if group.world_size > 1 else OneRank()
+def ranks_of(group: Any) -> Union[OneRank, TorchRanks]:
+    """The tensor-parallel group of this process, by SGLang's GroupCoordinator."""
+    return TorchRanks(group.rank_in_group, group.ranks[0], group.cpu_group) if group.world_size > 1 else OneRank()
 
 
 def tensor_parallel_group() -> Any:
@@ -89,7 +68,7 @@ def tensor_parallel_group() -> Any:
 class Drafts:
     """The proposals for batches of requests; SGLang's worker holds one where NGRAM has its corpus."""
 
-    def __init__(self, client: Any, n_tokens: int, ranks: Union[OneRank, Ranks] = OneRank()) -> None:
+    def __init__(self, client: Any, n_tokens: int, ranks: Union[OneRank, TorchRanks] = OneRank()) -> None:
         """`n_tokens` of a row, the last committed one included. `client`: None on other ranks than the first."""
         self._client, self._n_tokens, self._ranks = client, n_tokens, ranks
         self._keys: set[str] = set()

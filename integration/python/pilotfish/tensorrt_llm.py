@@ -6,34 +6,48 @@
               disable_overlap_scheduler=True)
 
 TensorRT-LLM calls `prepare_draft_tokens` before each forward pass, for the requests of that pass that generate. It verifies tokens
-alone, by equality with what it samples: the worker is asked for its likeliest tokens, and the text is that of the target. Each process of a
-tensor-parallel group drafts for itself and must have the same drafts, which a worker asked by each does not promise: only one
-process is supported.
+alone, by equality with what it samples: the worker is asked for its likeliest tokens, and the text is that of the target.
 
-The drafter is sent to the process that runs the model: it connects there, at its first step.
+The drafter is sent to each process that runs the model, and connects there at its first step. In a tensor-parallel group each process calls it for
+the same requests: the first asks the worker, and the others get its drafts. With attention data parallelism each process has requests of
+its own, and asks for them.
 """
 
 from __future__ import annotations
 
+import array
 import inspect
 import os
-from typing import Any, Optional, Union
+from typing import Any, Optional, Sequence, Union
 
 from tensorrt_llm._torch.speculative.drafter import Drafter
 
 from .client import DEFAULT_WAIT_S, DraftClient
 from .error_guard import ErrorGuard
+from .ranks import MpiRanks, OneRank, TorchRanks
 from .rows import Row
 
+_NONE = -1    # in place of a token
 
-def _n_processes() -> int:
-    """Of the group that runs the model; 1 where TensorRT-LLM does not tell."""
-    try:
-        from tensorrt_llm._utils import mpi_world_size
 
-        return int(mpi_world_size())
-    except Exception:
-        return 1
+def _ranks_of(resource_manager: Any) -> Union[OneRank, TorchRanks, MpiRanks]:
+    """The group of processes that have the requests of this one. Collective: all of them call it at their first step.
+
+    RuntimeError with pipeline or context parallelism, where a group of tensor parallelism is not all of them.
+    """
+    from tensorrt_llm import _utils
+    from tensorrt_llm._torch.pyexecutor.resource_manager import ResourceManagerType
+
+    mapping = resource_manager.get_resource_manager(ResourceManagerType.KV_CACHE_MANAGER).mapping
+    if mapping.world_size > mapping.tp_size:
+        raise RuntimeError(f"Pilotfish drafts with tensor parallelism alone: {mapping.world_size} processes run the model, {mapping.tp_size} "
+                           "of them in a tensor-parallel group")
+    if mapping.tp_size == 1 or mapping.enable_attention_dp:
+        return OneRank()
+    if getattr(_utils, "mpi_disabled", lambda: False)():     # Ray starts the processes
+        return TorchRanks(mapping.tp_rank, mapping.tp_group[0], mapping.tp_group_pg)
+    world = _utils.mpi_comm()
+    return MpiRanks(world.Create_group(world.group.Incl(mapping.tp_group)))
 
 
 class PilotfishDrafter(Drafter):
@@ -54,17 +68,16 @@ class PilotfishDrafter(Drafter):
         self._options: dict[str, Any] = {"max_draft": max_draft_len, "adaptive": adaptive, "wait_s": wait_s, "tokenizer": tokenizer,
                                          "n_ids": n_ids}
         self._client: Optional[DraftClient] = None
+        self._ranks: Union[None, OneRank, TorchRanks, MpiRanks] = None
         self._errors = ErrorGuard()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}
+        return {**self.__dict__, "_client": None, "_ranks": None}
 
     @property
     def client(self) -> DraftClient:
         """The connection of this process, made when it is first asked for."""
         if self._client is None:
-            if _n_processes() > 1:
-                raise RuntimeError("Pilotfish drafts for one process: tensor parallelism is not supported")
             self._client = DraftClient(self._address, **self._options)
         return self._client
 
@@ -76,8 +89,23 @@ class PilotfishDrafter(Drafter):
         if not requests:
             return
         with self._errors:
-            for request, proposal in zip(requests, self.client.step([self._row(request) for request in requests])):
-                request.py_draft_tokens = list(proposal.tokens)
+            if self._ranks is None:
+                self._ranks = _ranks_of(resource_manager)
+            drafts = array.array("q", [_NONE]) * (len(requests) * self.max_draft_len)
+            if self._ranks.is_first:
+                self._ask(requests, drafts)
+            self._ranks.share(drafts)
+            for i, request in enumerate(requests):
+                row = drafts[i * self.max_draft_len:(i + 1) * self.max_draft_len]
+                request.py_draft_tokens = [token for token in row if token != _NONE]
+
+    def _ask(self, requests: Sequence[Any], drafts: array.array[int]) -> None:
+        """Writes the proposals to `drafts`: [requests, max_draft_len], _NONE behind the last token. An error leaves them out: the other ranks
+        wait for what is shared."""
+        with self._errors:
+            for i, proposal in enumerate(self.client.step([self._row(request) for request in requests])):
+                at, tokens = i * self.max_draft_len, proposal.tokens[:self.max_draft_len]
+                drafts[at:at + len(tokens)] = array.array("q", tokens)
 
     def _row(self, request: Any) -> Row:
         tokens = list(request.get_tokens(0))

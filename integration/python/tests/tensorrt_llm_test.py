@@ -6,8 +6,11 @@ Run as: tensorrt_llm_test.py BINARY [unittest's arguments]
 
 import abc
 import pickle
+import queue
 import sys
+import threading
 import types
+from unittest import mock
 
 import package_path  # noqa: F401
 import tiny_llama
@@ -18,15 +21,46 @@ N_NEW = 60
 GENEROUS_S = 10.0
 
 
-def stand_in(base):
+def stand_in(base, mpi_comm=None, mpi_disabled=lambda: False):
     """Modules that `import tensorrt_llm...` finds; `base` is their Drafter."""
     names = ("tensorrt_llm", "tensorrt_llm._torch", "tensorrt_llm._torch.speculative", "tensorrt_llm._torch.speculative.drafter",
-             "tensorrt_llm._utils")
+             "tensorrt_llm._utils", "tensorrt_llm._torch.pyexecutor", "tensorrt_llm._torch.pyexecutor.resource_manager")
     modules = {name: types.ModuleType(name) for name in names}
     modules[names[3]].Drafter = base
-    modules[names[4]].mpi_world_size = lambda: 1
+    modules[names[4]].mpi_comm, modules[names[4]].mpi_disabled = mpi_comm, mpi_disabled
+    modules[names[6]].ResourceManagerType = types.SimpleNamespace(KV_CACHE_MANAGER="KV_CACHE_MANAGER")
+    modules["tensorrt_llm"]._utils = modules[names[4]]
     sys.modules.update(modules)
     sys.modules.pop("pilotfish.tensorrt_llm", None)
+
+
+def resources(rank=0, tp_size=1, world_size=None, enable_attention_dp=False, tp_group_pg=None):
+    """A ResourceManager, whose KVCacheManager has the mapping of this process."""
+    mapping = types.SimpleNamespace(world_size=world_size or tp_size, tp_size=tp_size, tp_rank=rank, tp_group=list(range(tp_size)),
+                                    enable_attention_dp=enable_attention_dp, tp_group_pg=tp_group_pg)
+    managers = {"KV_CACHE_MANAGER": types.SimpleNamespace(mapping=mapping)}
+    return types.SimpleNamespace(get_resource_manager=managers.get)
+
+
+class Communicator:
+    """What is used of mpi4py's, for a rank that is a thread."""
+
+    def __init__(self, rank, channel):
+        self._rank, self._channel = rank, channel
+        self.group = types.SimpleNamespace(Incl=list)
+
+    def Create_group(self, ranks):
+        assert ranks == [0, 1]
+        return self
+
+    def Get_rank(self):
+        return self._rank
+
+    def Bcast(self, numbers, root):
+        if self._rank == root:
+            self._channel.put(bytes(numbers))
+        else:
+            memoryview(numbers).cast("B")[:] = self._channel.get(timeout=60.0)
 
 
 class DrafterOf10(abc.ABC):
@@ -80,7 +114,32 @@ class Request:
         return self._tokens[self.py_orig_prompt_len:]
 
 
-class TensorrtLlm(WorkerFaults, Case):
+def make_drafter(address, model, **options):
+    """As it comes to a process that runs the model."""
+    from pilotfish.tensorrt_llm import PilotfishDrafter
+    return pickle.loads(pickle.dumps(PilotfishDrafter(address, **{"max_draft_len": 4, "tokenizer": model, "n_ids": tiny_llama.VOCAB_SIZE,
+                                                                  "wait_s": GENEROUS_S, **options})))
+
+
+def run_engine(drafter, prompts, texts, resource_manager, pads=False):
+    """The requests when all are over, and the drafts of each step."""
+    requests, seen = [Request(i, *pair) for i, pair in enumerate(zip(prompts, texts))], []
+    while any(not r.is_over for r in requests):
+        batch = types.SimpleNamespace(generation_requests=[r for r in requests if not r.is_over], context_requests=[])
+        drafter.prepare_draft_tokens(batch, resource_manager)
+        seen.append([list(r.py_draft_tokens) for r in batch.generation_requests])
+        for r in batch.generation_requests:
+            assert len(r.get_tokens(0)) + len(r.py_draft_tokens) + 1 <= r.py_orig_prompt_len + N_NEW
+        if pads:
+            drafter.pad_draft_tokens_for_cuda_graph(batch)
+        for r in batch.generation_requests:
+            r.forward()
+    return requests, seen
+
+
+class Texts(Case):
+    """Three prompts, and the target's texts behind them."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -88,37 +147,27 @@ class TensorrtLlm(WorkerFaults, Case):
         cls.texts = [cls.pilotfish.run("generate", "-m", cls.target, "--tokens", ",".join(map(str, ids)), "-n", N_NEW, "--ignore-eos",
                                        "--json").json["tokens"] for ids in cls.prompts]
 
+    def worker(self, name):
+        server = self.pilotfish.serve("worker", self.target, self.socket(name), "--threads", "1")   # the target itself: all is accepted
+        self.addCleanup(server.end)
+        return server
+
+
+class TensorrtLlm(WorkerFaults, Texts):
     def drafter(self, address, base=DrafterOf12, **options):
         stand_in(base)
-        from pilotfish.tensorrt_llm import PilotfishDrafter
-        drafter = PilotfishDrafter(address, **{"max_draft_len": 4, "tokenizer": self.target, "n_ids": tiny_llama.VOCAB_SIZE,
-                                               "wait_s": GENEROUS_S, **options})
-        drafter = pickle.loads(pickle.dumps(drafter))   # as it comes to the process that runs the model
+        drafter = make_drafter(address, self.target, **options)
         self.addCleanup(drafter.shutdown)
         return drafter
 
-    def run_engine(self, drafter, pads=False):
-        requests = [Request(i, *pair) for i, pair in enumerate(zip(self.prompts, self.texts))]
-        while any(not r.is_over for r in requests):
-            batch = types.SimpleNamespace(generation_requests=[r for r in requests if not r.is_over], context_requests=[])
-            drafter.prepare_draft_tokens(batch)
-            for r in batch.generation_requests:
-                self.assertLessEqual(len(r.get_tokens(0)) + len(r.py_draft_tokens) + 1, r.py_orig_prompt_len + N_NEW)
-            if pads:
-                drafter.pad_draft_tokens_for_cuda_graph(batch)
-            for r in batch.generation_requests:
-                r.forward()
+    def run_engine(self, drafter, pads=False, resource_manager=resources()):
+        requests, _ = run_engine(drafter, self.prompts, self.texts, resource_manager, pads)
         self.assertEqual([r.new_tokens for r in requests], self.texts)
         return requests
 
     def drafted_by(self, address):
         drafter = self.drafter(address)
         return drafter.client, lambda: self.run_engine(drafter)
-
-    def worker(self, name):
-        server = self.pilotfish.serve("worker", self.target, self.socket(name), "--threads", "1")   # the target itself: all is accepted
-        self.addCleanup(server.end)
-        return server
 
     def test_drafts_of_a_batch_are_accepted_with_the_base_class_of_each_release(self):
         for base in (DrafterOf10, DrafterOf12):
@@ -136,14 +185,57 @@ class TensorrtLlm(WorkerFaults, Case):
         self.assertTrue(drafter.client.wait_ready(GENEROUS_S))
         self.run_engine(drafter, pads=True)
 
-    def test_several_processes_decode_plainly_and_one_warning_says_why(self):
-        drafter = self.drafter(self.worker("parallel").address)
-        sys.modules["tensorrt_llm._utils"].mpi_world_size = lambda: 2
+    def run_ranks(self, address):
+        """The drafters of two ranks, and what each found: the requests and the drafts of each step."""
+        channel, here = queue.Queue(), threading.local()
+        stand_in(DrafterOf12, mpi_comm=lambda: here.communicator)
+        drafters, found = [make_drafter(address, self.target) for _ in range(2)], [None, None]
+        for drafter in drafters:
+            self.addCleanup(drafter.shutdown)
+
+        def run(rank):
+            here.communicator = Communicator(rank, channel)
+            found[rank] = run_engine(drafters[rank], self.prompts, self.texts, resources(rank, 2))
+
+        threads = [threading.Thread(target=run, args=[rank]) for rank in range(2)]
+        self.assertTrue(drafters[0].client.wait_ready(GENEROUS_S))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for requests, _ in found:
+            self.assertEqual([r.new_tokens for r in requests], self.texts)
+        self.assertEqual(found[0][1], found[1][1])
+        return drafters, found
+
+    def test_the_first_rank_asks_and_all_ranks_verify_the_same_drafts(self):
+        drafters, found = self.run_ranks(self.worker("ranks").address)
+        self.assertIsNone(drafters[1]._client)
+        self.assertGreater(drafters[0].client.figures["accepted"], 0)
+        for r in found[1][0]:
+            self.assertEqual(r.n_accepted, r.n_drafted)
+            self.assertLessEqual(r.n_passes, N_NEW // 5 + 1)
+
+    def test_an_error_of_the_first_rank_keeps_no_rank_waiting(self):
+        with mock.patch("pilotfish.client.DraftClient.step", side_effect=RuntimeError("broken")), \
+                self.assertLogs("pilotfish", "ERROR") as logged:
+            _, found = self.run_ranks(self.worker("broken").address)
+        self.assertEqual(len(logged.output), 1)
+        self.assertEqual(sum(r.n_drafted for r in found[1][0]), 0)
+
+    def test_with_attention_data_parallelism_each_rank_asks_for_its_own_requests(self):
+        drafter = self.drafter(self.worker("apart").address)
+        self.assertTrue(drafter.client.wait_ready(GENEROUS_S))
+        for r in self.run_engine(drafter, resource_manager=resources(1, 2, enable_attention_dp=True)):
+            self.assertLessEqual(r.n_passes, N_NEW // 5 + 1)
+
+    def test_ranks_beyond_a_tensor_parallel_group_decode_plainly_and_one_warning_says_why(self):
+        drafter = self.drafter(self.worker("beyond").address)
         with self.assertLogs("pilotfish", "ERROR") as logged:
-            requests = self.run_engine(drafter)
+            requests = self.run_engine(drafter, resource_manager=resources(0, 2, world_size=4))
         self.assertEqual(sum(r.n_drafted for r in requests), 0)
         self.assertEqual(len(logged.output), 1)
-        self.assertIn("tensor parallelism is not supported", logged.output[0])
+        self.assertIn("4 processes run the model, 2 of them in a tensor-parallel group", logged.output[0])
 
     def test_a_length_out_of_range_is_named(self):
         with self.assertRaisesRegex(ValueError, "max_draft_len is 65, expected 1 to 64"):

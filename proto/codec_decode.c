@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "proto/codec_parts.h"
+#include "proto/drafter_names.h"
 
 static pf_status check_tokens(const pf_codec_place *at, const char *field, const int32_t *tokens, size_t n, size_t low,
                               size_t high)
@@ -115,6 +116,16 @@ static pf_status check_excluded(const pf_codec_place *at, const int32_t *ends, s
     return PF_OK;
 }
 
+static pf_status take_drafter(const pf_codec_place *at, const char *wire, char out[PF_DRAFTER_NAME_BYTES])
+{
+    if (wire[0] == '\0') return PF_OK;
+    PF_TRY(pf_codec_check_text(at, "drafter", wire, PF_DRAFTER_NAME_BYTES - 1));
+    if (!pf_drafter_name_is_valid(wire))
+        return pf_codec_refuse(at, PF_FORMAT, "drafter", "is no name, expected letters, digits, - and _");
+    strcpy(out, wire);
+    return PF_OK;
+}
+
 static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, pf_open *out)
 {
     *out = (pf_open){ 0 }; /* what is not on the wire */
@@ -132,6 +143,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(pf_codec_check_range(at, "logprobs", wire->logprobs, 0, 1 + PF_MAX_LOGPROBS));
     out->logprobs = wire->logprobs;
     PF_TRY(take_typical(at, wire->typical, &out->typical));
+    PF_TRY(take_drafter(at, wire->drafter, out->drafter));
     out->sequence = wire->sequence;
     out->incarnation = wire->incarnation;
     out->next_round = wire->next_round;

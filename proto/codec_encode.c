@@ -39,7 +39,8 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
     for (int32_t i = 0; items && i < batch->n_opens; i++) {
         const pf_open *o = &batch->opens[i];
         if (!within(o->n_tokens, PF_MAX_PROMPT_TOKENS) || !within(o->n_stop_tokens, PF_MAX_STOP_TOKENS) ||
-            !within(o->n_excluded, PF_MAX_EXCLUDED) || !within(o->rules.n_biases, PF_MAX_LOGIT_BIASES))
+            !within(o->n_excluded, PF_MAX_EXCLUDED) || !within(o->rules.n_biases, PF_MAX_LOGIT_BIASES) ||
+            strnlen(o->drafter, sizeof o->drafter) == sizeof o->drafter)
             return PF_LIMIT;
         whole *w = &items[i];
         pilotfish__v1__sampling_parameters__init(&w->sampling);
@@ -83,6 +84,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->typical.delta = o->typical.delta;
         if (o->method == PF_METHOD_TYPICAL) w->open.typical = &w->typical;
         w->open.logprobs = o->logprobs;
+        w->open.drafter = pf_codec_unconst(o->drafter);
     }
     return PF_OK;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/codec.h"
+#include "proto/drafter_names.h"
 #include "proto/health.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -44,6 +45,7 @@ static void check_batch(const pf_batch *b)
     for (int32_t i = 0; i < b->n_opens; i++) {
         check_tokens(b->opens[i].tokens, b->opens[i].n_tokens, PF_MAX_PROMPT_TOKENS);
         check_tokens(b->opens[i].stop_tokens, b->opens[i].n_stop_tokens, PF_MAX_STOP_TOKENS);
+        must(b->opens[i].drafter[0] == '\0' || pf_drafter_name_is_valid(b->opens[i].drafter));
         must(b->opens[i].max_draft >= 1 && b->opens[i].sampling.temperature >= 0.0f);
     }
     for (int32_t i = 0; i < b->n_proposals; i++) check_proposal(&b->proposals[i]);
@@ -122,8 +124,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     pf_codec_destroy(codec);
 
     pf_model_info info;
-    if (pf_codec_decode_info(data, bytes, &info, NULL) == PF_OK)
+    if (pf_codec_decode_info(data, bytes, &info, NULL) == PF_OK) {
         must(info.vocab_size > 0 && memchr(info.model_id, '\0', sizeof info.model_id));
+        must(info.n_drafters >= 0 && info.n_drafters <= PF_MAX_DRAFTERS);
+        for (int32_t i = 0; i < info.n_drafters; i++) must(pf_drafter_names_find(&info, info.drafters[i]) == i);
+    }
     pf_info_request request;
     must(pf_codec_decode_info_request(data, bytes, &request, NULL) != PF_INTERNAL);
     char service[PF_MAX_SERVICE_BYTES];

@@ -32,8 +32,8 @@ static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
 static pf_open open_greedy = {
-    7,     1,     0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0,
-    false, false, 0, { 0 },  0, { 0, 0 }
+    7, 1,     0, TOKENS,   6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false,
+    0, { 0 }, 0, { 0, 0 }, ""
 };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
@@ -54,11 +54,12 @@ static pf_open open_coupled = { UINT64_MAX,
                                 0,
                                 { 0 },
                                 0,
-                                { 0, 0 } };
+                                { 0, 0 },
+                                "" };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
 static pf_open open_excluded = { 12,   1,    0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY,
                                  5,    0,    0, STOPS,  2, EXCLUDED,          2,
-                                 true, true, 0, { 0 },  0, { 0, 0 } };
+                                 true, true, 0, { 0 },  0, { 0, 0 },          "" };
 static const float BIASES[] = { 1.5f, -100.0f, -0.25f };
 static pf_open open_rules = { 13,
                               2,
@@ -79,7 +80,8 @@ static pf_open open_rules = { 13,
                               0,
                               { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3, NULL, NULL },
                               0,
-                              { 0, 0 } };
+                              { 0, 0 },
+                              "" };
 static pf_open open_typical_p = {
     .sequence = 14,
     .incarnation = 1,
@@ -99,6 +101,15 @@ static pf_open open_typical = {
     .method = PF_METHOD_TYPICAL,
     .max_draft = 4,
     .typical = { 0.125f, 0.5f },
+};
+static pf_open open_drafter = {
+    .sequence = 17,
+    .incarnation = 1,
+    .tokens = TOKENS,
+    .n_tokens = 6,
+    .method = PF_METHOD_GREEDY,
+    .max_draft = 4,
+    .drafter = "suffix",
 };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
@@ -146,6 +157,7 @@ static const struct {
     { "open_typical_p", { .opens = &open_typical_p, .n_opens = 1 } },
     { "logprobs", { .opens = &open_logprobs, .n_opens = 1, .verdicts = &verdict_logprobs, .n_verdicts = 1 } },
     { "open_typical", { .opens = &open_typical, .n_opens = 1 } },
+    { "open_drafter", { .opens = &open_drafter, .n_opens = 1 } },
 };
 
 static const pf_model_info golden_info = {

@@ -51,6 +51,7 @@ SPOIL(min_p_infinite, pf_open, x->sampling.min_p = INFINITY)
 SPOIL(typical_p_negative, pf_open, x->sampling.typical_p = -0.25f)
 SPOIL(logprobs_beyond, pf_open, x->logprobs = 22)
 SPOIL(epsilon_above, pf_open, x->method = PF_METHOD_TYPICAL, x->typical.epsilon = 1.5f)
+SPOIL(drafter_of_two_words, pf_open, strcpy(x->drafter, "two words"))
 SPOIL(delta_nan, pf_open, x->method = PF_METHOD_TYPICAL, x->typical.delta = NAN)
 SPOIL(draft_beyond, pf_open, x->max_draft = 65)
 SPOIL(draft_none, pf_open, x->max_draft = 0)
@@ -130,6 +131,7 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].sampling.typical_p is -0.25", IN_OPEN, typical_p_negative, false },
         { "opens[0].logprobs is 22", IN_OPEN, logprobs_beyond, false },
         { "opens[0].typical.epsilon is 1.5", IN_OPEN, epsilon_above, false },
+        { "opens[0].drafter is no name, expected letters, digits, - and _", IN_OPEN, drafter_of_two_words, false },
         { "opens[0].typical.delta is nan", IN_OPEN, delta_nan, false },
         { "opens[0].limits.max_draft is 65", IN_OPEN, draft_beyond, false },
         { "opens[0].limits.max_draft is 0", IN_OPEN, draft_none, false },
@@ -516,6 +518,19 @@ static void an_open_without_limits_is_refused_by_name(void **state)
     pf_codec_destroy(codec);
 }
 
+static void an_open_for_a_drafter_of_a_long_name_is_refused_by_its_bytes(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    static const uint8_t limits[] = { 0x08, 1 };
+    uint8_t item[64];
+    size_t n = put_number(item, put_number(item, 0, 2, 1), 6, 1);
+    n = put_field(item, put_field(item, n, 7, limits, sizeof limits), 4, "", 1);
+    n = put_field(item, n, 13, "sixteen-letters-", PF_DRAFTER_NAME_BYTES);
+    assert_bytes_refused(codec, put_field(buffer, 0, 1, item, n), "opens[0].drafter has 16 bytes, expected at most 15");
+    pf_codec_destroy(codec);
+}
+
 static void a_refusal_of_a_long_text_is_refused_by_its_bytes(void **state)
 {
     (void)state;
@@ -621,6 +636,11 @@ static void a_field_of_model_info_out_of_range_is_refused_by_name(void **state)
         { "model_info.limits.max_draft is 65, expected 0 to 64", "\x3a\x02\x08\x41", 4 },
         { "model_info.limits.max_draft is -1", "\x3a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13 },
         { "model_info.limits.max_declared is 257, expected 0 to 256", "\x3a\x03\x10\x81\x02", 5 },
+        { "model_info.drafters[0] is there twice, or is not 1 to 15 letters", "\xa2\x01\x01/", 4 },
+        { "model_info.drafters[0] is there twice, or is not 1 to 15 letters", "\xa2\x01\x00", 3 },
+        { "model_info.drafters[1] is there twice, or is not 1 to 15 letters", "\xa2\x01\x01x\xa2\x01\x01x", 8 },
+        { "model_info.drafters has 9 entries, expected 0 to 8",
+          "\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01\0\xa2\x01", 27 },
         { "model_info.limits.max_declared is -1", "\x3a\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13 },
     };
     pf_error error;
@@ -712,6 +732,7 @@ int main(void)
         cmocka_unit_test(a_list_of_another_length_than_documented_is_refused_by_name),
         cmocka_unit_test(a_declared_distribution_has_at_most_256_ids_and_as_many_probabilities),
         cmocka_unit_test(an_open_without_limits_is_refused_by_name),
+        cmocka_unit_test(an_open_for_a_drafter_of_a_long_name_is_refused_by_its_bytes),
         cmocka_unit_test(a_refusal_of_a_long_text_is_refused_by_its_bytes),
         cmocka_unit_test(a_field_of_model_info_out_of_range_is_refused_by_name),
         cmocka_unit_test(a_small_message_that_unpacks_to_a_large_one_meets_the_budget),

@@ -5,6 +5,7 @@
 
 #include "base/sampling_parameters.h"
 #include "proto/codec.h"
+#include "proto/drafter_names.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/draw.h"
 #include "tests/support/test.h"
@@ -31,6 +32,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
                 a->sampling.typical_p == b->sampling.typical_p);
     assert_true(a->typical.epsilon == b->typical.epsilon && a->typical.delta == b->typical.delta);
     assert_int_equal(a->sampling.seed, b->sampling.seed);
+    assert_string_equal(a->drafter, b->drafter);
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
     assert_int_equal(a->adaptive_draft, b->adaptive_draft);
@@ -203,7 +205,10 @@ static void fill(random_batch *r, uint64_t *rng)
                                  0,
                                  { 0 },
                                  0,
-                                 { 0, 0 } };
+                                 { 0, 0 },
+                                 "" };
+    for (int32_t i = 0; i < b->n_opens; i++)
+        strcpy(r->opens[i].drafter, i % 3 == 0 ? "" : i % 3 == 1 ? "suffix" : "a-name_of-15-By");
     for (int32_t i = 0; i < b->n_opens; i++)
         if (r->opens[i].method == PF_METHOD_TYPICAL) r->opens[i].typical = (pf_typical){ 0.25f, (float)i / 256.0f };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
@@ -315,6 +320,15 @@ static void recorded_messages_of_version_1_decode(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.applies_typical_p);
+    assert_int_equal(info.n_drafters, 0); /* likewise */
+    static const char *const offered[] = { "model",     "suffix", "cascade", "ngram",
+                                           "of-others", "6",      "7",       "eight_15-Bytes-" };
+    for (size_t i = 0; i < PF_COUNT(offered); i++) assert_status(pf_drafter_names_add(&info, offered[i]), PF_OK);
+    assert_status(pf_drafter_names_add(&info, "nine"), PF_LIMIT);
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_int_equal(info.n_drafters, PF_MAX_DRAFTERS);
+    for (size_t i = 0; i < PF_COUNT(offered); i++) assert_string_equal(info.drafters[i], offered[i]);
     assert_false(info.gives_logprobs); /* likewise */
     info.gives_logprobs = true;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

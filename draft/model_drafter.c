@@ -14,6 +14,7 @@
 #include "draft/ahead.h"
 #include "draft/draft_state.h"
 #include "draft/draw_tokens.h"
+#include "draft/drafter_kind.h"
 #include "draft/goodput.h"
 #include "draft/parallel.h"
 #include "host/sequence_host.h"
@@ -669,12 +670,14 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
                                                   .user = &d->host,
                                                   .drop_forks = drop_forks,
                                                   .owner = d };
+    pf_model_info info = config->info ? *config->info : (pf_model_info){ 0 };
+    pf_drafts_by_state(PF_DRAFTS_BY_MODEL, &info);
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = backend.limits.max_tokens,
                                   .n_vocab = backend.limits.n_vocab,
                                   .stop = config->stop,
-                                  .info = config->info };
+                                  .info = &info };
     if (backend.limits.max_forks > 0 && !config->pard &&
         pf_prepared_create(backend.limits.max_forks, &d->host.prepared) != PF_OK) {
         free(d);

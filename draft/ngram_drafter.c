@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "draft/drafter_kind.h"
 #include "host/sequence_host.h"
 
 typedef struct {
@@ -71,6 +72,7 @@ pf_status pf_ngram_drafter_create(const pf_model_info *target, int32_t max_seque
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the n-gram drafter");
     pf_model_info info = *target;
     memcpy(info.model_id, "ngram", sizeof "ngram");
+    pf_drafts_by_state(PF_DRAFTS_BY_NGRAM, &info);
     info.max_sequences = max_sequences;
     info.max_draft = max_draft;
     info.max_declared = 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "draft/drafter_kind.h"
 #include "draft/goodput.h"
 #include "draft/lookup_odds.h"
 #include "draft/suffix_corpus.h"
@@ -347,6 +348,7 @@ pf_status pf_suffix_drafter_create(const pf_model_info *target, const pf_suffix_
     d->corpus_bytes = config->corpus_bytes;
     pf_model_info info = *target;
     memcpy(info.model_id, "suffix", sizeof "suffix");
+    pf_drafts_by_state(PF_DRAFTS_BY_SUFFIX, &info);
     info.max_sequences = config->max_sequences;
     info.max_draft = config->max_draft;
     info.max_declared = 0;

@@ -9,6 +9,7 @@
  */
 #include "engine/generation.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -18,6 +19,7 @@
 #include "engine/versioned.h"
 
 #include "model/sampling/sampling.h"
+#include "proto/drafter_names.h"
 #include "proto/tree.h"
 
 static void count_round(pf_speculation *s, const pf_proposal *proposal, int32_t n_kept)
@@ -125,6 +127,15 @@ static pf_status generate(pf_run *r)
     return status;
 }
 
+/* The one that the request names, or the drafter's default. */
+static void name_drafter(const pf_run *r)
+{
+    const pf_session *s = r->session;
+    const char *named = r->request->drafter, *first = s->drafter_info.n_drafters > 0 ? s->drafter_info.drafters[0] : "";
+    if (!s->options.drafter || r->request->no_speculation) return;
+    snprintf(r->result->drafter, sizeof r->result->drafter, "%s", named && named[0] ? named : first);
+}
+
 static void warn_of_invalid_logits(pf_run *r, pf_peer *peer, const char *role, const pf_model_info *info, bool is_told)
 {
     pf_invalid_logits invalid;
@@ -142,6 +153,16 @@ static void count_invalid_logits(pf_run *r, pf_status status)
     const pf_session *s = r->session;
     warn_of_invalid_logits(r, s->options.verifier, "target", &s->verifier_info, status == PF_UNSUPPORTED);
     if (s->options.drafter) warn_of_invalid_logits(r, s->options.drafter, "draft", &s->drafter_info, false);
+}
+
+/* Of a far drafter that is not there yet it shows when it is. */
+static pf_status check_drafter(const pf_session *s, const pf_request *q, pf_error *error)
+{
+    if (!q->drafter || q->drafter[0] == '\0' || q->no_speculation) return PF_OK;
+    if (!s->options.drafter)
+        return pf_fail(error, PF_UNSUPPORTED, "drafter is %.40s, but the session has no drafter", q->drafter);
+    if (!s->drafter_is_known && pf_drafter_name_is_valid(q->drafter)) return PF_OK;
+    return pf_drafter_names_check(&s->drafter_info, q->drafter, error);
 }
 
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
@@ -168,6 +189,7 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
                        PF_MAX_DRAFT_TOKENS);
     if (q->n_stop_tokens < 0 || (q->n_stop_tokens > 0 && !q->stop_tokens) || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
+    PF_TRY(check_drafter(s, q, error));
     PF_TRY(pf_sampling_check(&q->sampling, error));
     PF_TRY(pf_typical_check(&q->typical, error));
     PF_TRY(pf_logit_rules_check(&q->rules, n_ids, error));
@@ -246,6 +268,7 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
     result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
     result->invalid_rows = 0;
     result->reused_tokens = 0;
+    result->drafter[0] = '\0';
     result->speculation = (pf_speculation){ 0 };
     const pf_request resolved = resolve(session, given, result), *request = &resolved;
     PF_TRY(check_request(session, request, result, error));
@@ -265,6 +288,7 @@ pf_status pf_session_generate(pf_session *session, const pf_request *given, pf_r
     session->n_committed = request->n_prompt;
     PF_TRY(pf_run_begin(&r));
     const pf_status status = generate(&r);
+    name_drafter(&r);
     pf_run_end(&r, request->keep_sequence && (status == PF_OK || status == PF_CANCELLED));
     count_invalid_logits(&r, status);
     if (status == PF_CANCELLED && pf_run_is_cancelled(&r))

@@ -32,6 +32,7 @@ struct pf_generation {
     pf_request request; /* its arrays are copies */
     int32_t *prompt, *stop_tokens, *bias_ids, *tokens;
     float *biases;
+    char *drafter;
     bool *drafted;
     int32_t n_made, n_read;
     int fd;
@@ -182,6 +183,7 @@ static void free_generation(pf_generation *g)
     free(g->prompt);
     free(g->stop_tokens);
     free(g->bias_ids);
+    free(g->drafter);
     free(g->biases);
     free(g->tokens);
     free(g->drafted);
@@ -204,14 +206,17 @@ static pf_status fill(pf_generation *g, pf_error *error)
     g->stop_tokens = copy_of(r->stop_tokens, (size_t)r->n_stop_tokens * sizeof *r->stop_tokens);
     g->bias_ids = copy_of(r->rules.bias_ids, (size_t)r->rules.n_biases * sizeof *r->rules.bias_ids);
     g->biases = copy_of(r->rules.biases, (size_t)r->rules.n_biases * sizeof *r->rules.biases);
+    g->drafter = r->drafter ? copy_of(r->drafter, strlen(r->drafter) + 1) : NULL;
     g->tokens = malloc(((size_t)n_tokens + 1) * sizeof *g->tokens);
     g->drafted = malloc(((size_t)n_tokens + 1) * sizeof *g->drafted);
-    if (!g->prompt || !g->stop_tokens || !g->bias_ids || !g->biases || !g->tokens || !g->drafted)
+    if (!g->prompt || !g->stop_tokens || !g->bias_ids || !g->biases || !g->tokens || !g->drafted ||
+        (r->drafter && !g->drafter))
         return pf_fail(error, PF_NOMEM, "no memory for a request of %d tokens", n_tokens);
     r->prompt = g->prompt;
     r->stop_tokens = r->stop_tokens ? g->stop_tokens : NULL;
     r->rules.bias_ids = g->bias_ids;
     r->rules.biases = g->biases;
+    r->drafter = g->drafter;
     g->result = PF_INIT(pf_result);
     g->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->fd < 0) return pf_fail(error, PF_LIMIT, "no event file descriptor: %s", strerror(errno));

@@ -2,6 +2,7 @@
 #ifndef PF_ENGINE_ROLES_H
 #define PF_ENGINE_ROLES_H
 
+#include "draft/drafter_kind.h"
 #include "include/pilotfish.h"
 
 typedef struct {
@@ -16,23 +17,30 @@ PF_MUST_USE pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_o
 PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options,
                                              const pf_served_role *served, pf_peer **out, pf_error *error);
 
-/* What pf_drafter_options.drafter names. NULL: model.  PF_INVALID: another word. */
-typedef enum { PF_DRAFTS_BY_MODEL, PF_DRAFTS_BY_NGRAM, PF_DRAFTS_BY_SUFFIX, PF_DRAFTS_BY_CASCADE } pf_drafts_by;
-PF_MUST_USE pf_status pf_drafter_parse(const char *word, pf_drafts_by *out, pf_error *error);
+/* What pf_drafter_options.drafter names: distinct kinds, the first of them the default. */
+typedef struct {
+    pf_drafts_by by[PF_N_DRAFTS_BY];
+    int32_t n;
+} pf_drafter_list;
 
-/* A drafter that looks tokens up, for texts of this target. by: of the two that do.  PF_INVALID: max_sequences is out of range, or corpus_bytes is.  PF_NOMEM. */
-PF_MUST_USE pf_status pf_lookup_drafter_create(pf_drafts_by by, const pf_model_info *target, int32_t max_sequences,
-                                               int32_t max_draft, uint64_t corpus_bytes, pf_peer **out,
-                                               pf_error *error);
+/* Words with commas between. NULL, or none: model.  PF_INVALID: another word, or one twice. */
+PF_MUST_USE pf_status pf_drafter_list_parse(const char *words, pf_drafter_list *out, pf_error *error);
 
-/* Whether the drafter has a model. */
-static inline bool pf_drafts_by_model(pf_drafts_by by)
-{
-    return by == PF_DRAFTS_BY_MODEL || by == PF_DRAFTS_BY_CASCADE;
-}
+/* Whether one of them has a model, and whether one looks suffixes up. */
+bool pf_drafter_list_has_model(const pf_drafter_list *list);
+bool pf_drafter_list_has_suffixes(const pf_drafter_list *list);
 
-/* Puts a cascade before the engine's drafter *peer, which it takes, also on failure. Errors as pf_lookup_drafter_create. */
-PF_MUST_USE pf_status pf_engine_make_cascade(uint64_t corpus_bytes, pf_peer **peer, pf_error *error);
+/* The drafters of a list as one peer. */
+typedef struct {
+    const pf_drafter_list *list;
+    pf_peer *model;             /* of a list that has one: the engine's drafter; taken, also on failure. Else NULL */
+    const pf_model_info *texts; /* of lookups alone: whose texts they look up; with a model they are its own */
+    int32_t max_sequences, max_draft; /* likewise */
+    uint64_t corpus_bytes;
+} pf_drafters_plan;
+
+/* PF_INVALID: max_sequences is out of range, or corpus_bytes is.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_drafters_make(const pf_drafters_plan *plan, pf_peer **out, pf_error *error);
 
 /* Tokens of the latest prompt that a verifier of a hub had in its cache, once it has answered; -1: it is another peer, or not known. */
 int32_t pf_hub_cached_tokens(const pf_peer *peer);

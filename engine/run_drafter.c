@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "engine/roles.h"
+#include "proto/drafter_names.h"
 #include "proto/tree.h"
 
 static const uint64_t STEADY_NS = 60000000000;
@@ -82,6 +83,7 @@ static pf_status make_open(pf_run *r, pf_open *open)
     open->tokens = read_as_drafter(r);
     open->excluded = s->match.excluded;
     open->n_excluded = s->match.n_excluded;
+    if (r->request->drafter) snprintf(open->drafter, sizeof open->drafter, "%s", r->request->drafter);
     const int32_t n_ids = pf_model_ids(&s->drafter_info);
     if (!s->drafter_is_known || pf_count_known(open->stop_tokens, open->n_stop_tokens, n_ids) == open->n_stop_tokens)
         return PF_OK;
@@ -274,6 +276,17 @@ static void on_drafter_answer(pf_session *session)
     if (!session->drafter_is_known) fetch_drafter_info(session);
 }
 
+/* One that came late may lack what the request asks for, and may not read the field. */
+static void check_offer(pf_run *r)
+{
+    const pf_session *s = r->session;
+    pf_error why;
+    if (!r->request->drafter || !s->drafter_is_known || r->drafter_refused) return;
+    if (pf_drafter_names_check(&s->drafter_info, r->request->drafter, &why) == PF_OK) return;
+    r->drafter_refused = true;
+    warn_once(r->session, (uint32_t)why.status, "cannot draft as it is asked", why.text);
+}
+
 /* Answers read after the deadline. */
 typedef struct {
     int32_t n;
@@ -331,7 +344,8 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         }
         PF_TRY(status);
         if (far) on_drafter_answer(s);
-        if (s->drafter_is_unfit) return PF_OK;
+        if (far) check_offer(r);
+        if (s->drafter_is_unfit || r->drafter_refused) return PF_OK;
         const pf_proposal *proposal = find_proposal(r, answer);
         if (proposal || !far) pf_run_count_answer(r, answer, far, &r->result->speculation.draft_ns);
         if (proposal) {

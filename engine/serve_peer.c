@@ -1,17 +1,16 @@
 /* An engine as a server: its role, behind a listening socket, until told to stop. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/team.h"
 #include "base/topology.h"
-#include "draft/cascade_drafter.h"
+#include "draft/choice_drafter.h"
 #include "draft/model_drafter.h"
 #include "engine/engine.h"
 #include "engine/roles.h"
 #include "engine/versioned.h"
-#include "host/sequence_host.h"
+#include "host/answer.h"
 #include "rpc/server/server.h"
 #include "verify/model_verifier.h"
 
@@ -25,8 +24,9 @@ static pf_status draw_secret(uint64_t *out, pf_error *error)
     return PF_OK;
 }
 
-/* It reads ids, and knows no text of them. */
-static pf_status make_lookup_drafter(const pf_serve_options *options, pf_drafts_by by, pf_peer **out, pf_error *error)
+/* They read ids, and know no text of them. */
+static pf_status make_lookups(const pf_serve_options *options, const pf_drafter_list *list, pf_peer **out,
+                              pf_error *error)
 {
     enum { SEQUENCES = PF_MAX_BATCH_SEQUENCES, CONTEXT = 32768 };
     const pf_model_info texts = {
@@ -36,8 +36,12 @@ static pf_status make_lookup_drafter(const pf_serve_options *options, pf_drafts_
         .max_context = options->max_context > 0 ? options->max_context : CONTEXT,
         .methods = PF_ANSWER_METHODS,
     };
-    return pf_lookup_drafter_create(by, &texts, options->max_sequences > 0 ? options->max_sequences : SEQUENCES,
-                                    PF_DEFAULT_MAX_DRAFT, options->suffix_corpus_bytes, out, error);
+    const pf_drafters_plan plan = { .list = list,
+                                    .texts = &texts,
+                                    .max_sequences = options->max_sequences > 0 ? options->max_sequences : SEQUENCES,
+                                    .max_draft = PF_DEFAULT_MAX_DRAFT,
+                                    .corpus_bytes = options->suffix_corpus_bytes };
+    return pf_drafters_make(&plan, out, error);
 }
 
 static void log_map(const pf_serve_options *options, const pf_engine *engine)
@@ -50,17 +54,30 @@ static void log_map(const pf_serve_options *options, const pf_engine *engine)
     options->log(options->user, line);
 }
 
+static pf_status make_drafters(pf_engine *engine, const pf_serve_options *options, const pf_role_options *playing,
+                               const pf_drafter_list *list, pf_peer **out, pf_error *error)
+{
+    pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
+    pf_drafters_plan plan = { .list = list, .corpus_bytes = options->suffix_corpus_bytes };
+    PF_TRY(draw_secret(&served.seed, error));
+    PF_TRY(pf_engine_make_drafter(engine, playing, &served, &plan.model, error));
+    log_map(options, engine);
+    const pf_status status = pf_drafters_make(&plan, out, error);
+    if (status != PF_OK) pf_engine_give_role_back(engine);
+    return status;
+}
+
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
-    pf_drafts_by by;
-    PF_TRY(pf_drafter_parse(options->role == PF_ROLE_NGRAM_DRAFTER ? "ngram" : options->drafter, &by, error));
-    if (options->role != PF_ROLE_VERIFIER && !pf_drafts_by_model(by) && engine)
+    pf_drafter_list list;
+    const bool drafts = options->role != PF_ROLE_VERIFIER;
+    PF_TRY(pf_drafter_list_parse(options->role == PF_ROLE_NGRAM_DRAFTER ? "ngram" : options->drafter, &list, error));
+    const bool looks_up = drafts && !pf_drafter_list_has_model(&list);
+    if (looks_up && engine)
         return pf_fail(error, PF_INVALID, "there is an engine, expected none for a drafter without a model");
-    if (options->role != PF_ROLE_VERIFIER && !pf_drafts_by_model(by))
-        return make_lookup_drafter(options, by, out, error);
+    if (looks_up) return make_lookups(options, &list, out, error);
     if (!engine) return pf_fail(error, PF_INVALID, "there is no engine, expected one for a model's role");
-    PF_TRY(draw_secret(&served.seed, error));
     const pf_role_options playing = { .size = sizeof playing,
                                       .simulate_ns = options->simulate_ns,
                                       .simulate_rows = options->simulate_rows,
@@ -68,29 +85,18 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
                                       .target_tokenizer = options->target_tokenizer,
                                       .no_prefix_cache = options->no_prefix_cache,
                                       .stop = options->stop };
-    if (options->role == PF_ROLE_VERIFIER) return pf_engine_make_verifier(engine, &playing, &served, out, error);
-    pf_peer *peer;
-    PF_TRY(pf_engine_make_drafter(engine, &playing, &served, &peer, error));
-    log_map(options, engine);
-    if (by == PF_DRAFTS_BY_CASCADE) {
-        const pf_status status = pf_engine_make_cascade(options->suffix_corpus_bytes, &peer, error);
-        if (status != PF_OK) {
-            pf_engine_give_role_back(engine);
-            return status;
-        }
-    }
-    *out = peer;
-    return PF_OK;
+    if (drafts) return make_drafters(engine, options, &playing, &list, out, error);
+    PF_TRY(draw_secret(&served.seed, error));
+    return pf_engine_make_verifier(engine, &playing, &served, out, error);
 }
 
 /* Once nothing is served any more: what of the prompts was in the cache. */
 static void log_counts(const pf_serve_options *options, pf_peer *peer)
 {
     char line[256];
-    const bool is_cascade = options->drafter && strcmp(options->drafter, "cascade") == 0;
-    if (is_cascade && options->role == PF_ROLE_DRAFTER) peer = pf_cascade_drafter_model(peer);
-    const pf_sequence_cache_counts c =
-        options->role == PF_ROLE_DRAFTER ? pf_model_drafter_counts(peer) : pf_model_verifier_counts(peer);
+    const pf_sequence_cache_counts c = options->role == PF_ROLE_DRAFTER
+                                           ? pf_model_drafter_counts(pf_choice_drafter_model(peer))
+                                           : pf_model_verifier_counts(peer);
     if (c.n_opened == 0) return;
     snprintf(line, sizeof line,
              "prefix cache: %" PRIu64 " of %" PRIu64 " sequences began with %" PRIu64 " of %" PRIu64
@@ -102,7 +108,7 @@ static void log_counts(const pf_serve_options *options, pf_peer *peer)
 /* 0: unknown. */
 static size_t memory_beside(const pf_peer *peer)
 {
-    const size_t machine = pf_topology_memory_bytes(), held = pf_host_reserved_bytes(peer);
+    const size_t machine = pf_topology_memory_bytes(), held = pf_choice_drafter_reserved_bytes(peer);
     return machine > held ? machine - held : machine / 2;
 }
 

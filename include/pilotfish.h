@@ -230,26 +230,29 @@ PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_option
 PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
                                         pf_error *error);
 
-/* Any drafter of this process, by the words of the command line:
+/* Any drafter of this process, or several as one peer, by the words of the command line:
  *
  *      model     the draft's model (NULL)
  *      ngram     what followed the latest tokens when they occurred last in the text
  *      suffix    what followed them most often, in the text and in outputs of earlier requests
  *      cascade   of suffix and model, round by round, the one that is expected to commit more in its time
+ *
+ * Of several, "model,suffix", a request chooses (pf_request.drafter); the first is the default. They share the draft's model, and one corpus.
  */
 typedef struct {
     size_t size;
     const char *drafter;
-    pf_engine *draft;            /* of model and cascade: plays its one role here */
+    pf_engine
+        *draft; /* where one is model or cascade: plays its one role here, and the lookups are for its vocabulary */
     const pf_role_options *role; /* likewise; NULL: all default */
-    pf_peer *verifier;           /* of ngram and suffix: whose texts are looked up */
+    pf_peer *verifier;           /* of ngram and suffix alone: whose texts are looked up */
     int32_t max_sequences;       /* likewise: of these at once; 0: as many as the verifier has, 1 where it is far */
 
     /* Of suffix and cascade: memory for outputs of earlier requests, the oldest of which are evicted. 0: none are kept; else at least 65536. */
     uint64_t suffix_corpus_bytes;
 } pf_drafter_options;
 
-/* End it with pf_peer_destroy, before the engine. PF_INVALID: an unknown word, or an engine, a verifier or a size that the drafter
+/* End it with pf_peer_destroy, before the engine. PF_INVALID: an unknown word, or one twice, or an engine, a verifier or a size that the drafter
  * needs or does not take; and as pf_engine_drafter. Else as pf_peer_info of the verifier. */
 PF_MUST_USE pf_status pf_drafter_create(const pf_drafter_options *options, pf_peer **out, pf_error *error);
 
@@ -300,7 +303,8 @@ typedef struct {
     bool no_prefix_cache;               /* as in pf_role_options */
     int32_t max_sequences, max_context; /* of a drafter without a model: as in pf_engine_options; 0: 256, and 32768 */
     pf_metrics *metrics;                /* counts what is served; borrowed; NULL: nothing is counted */
-    const char *drafter; /* of PF_ROLE_DRAFTER: as in pf_drafter_options; ngram and suffix serve every vocabulary */
+    const char
+        *drafter; /* of PF_ROLE_DRAFTER: as in pf_drafter_options; ngram and suffix alone serve every vocabulary */
     uint64_t suffix_corpus_bytes; /* likewise; outputs are kept for the stream that they came from, and for no other */
     const char *draft_passes;     /* as in pf_role_options */
     const char *target_tokenizer; /* as in pf_role_options */
@@ -435,6 +439,10 @@ typedef struct {
     void (*on_logprobs)(void *user, const pf_token_logprobs *logprobs);
 
     pf_typical typical; /* thresholds of PF_METHOD_TYPICAL; zeroed: those of the paper's code */
+
+    /* Which of the session's drafters proposes, by the names of pf_model_info.drafters; NULL, empty: the first. What a far drafter does not
+     * offer costs speed alone where it was not there yet when the request began. */
+    const char *drafter;
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };
@@ -467,14 +475,15 @@ typedef struct {
     int64_t
         reused_tokens; /* of the prompt: the verifier had read them in a kept sequence, that of a hub in any; -1: a far one,
                               which does not say */
-    uint64_t reserved[6];
+    char drafter[PF_DRAFTER_NAME_BYTES]; /* whose proposals the request asked for; empty: none, or it has no name */
+    uint64_t reserved[4];
     pf_speculation speculation;
 } pf_result;
 
 /* Run one request on the calling thread. *result is filled in also on failure, with what was committed before.
  * PF_INVALID: the prompt is empty, holds an id that does not exist, or fills the context; a parameter or a rule is out of range; the
  * session has a generation under way.  PF_CANCELLED.  PF_UNAVAILABLE: a far verifier is gone or silent for too long.
- * PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not support the method, or rules.  PF_LIMIT: the verifier has no room.
+ * PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not support the method, or rules; the drafter is not offered.  PF_LIMIT: the verifier has no room.
  * Besides, what a peer fails with as a whole. */
 PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
 

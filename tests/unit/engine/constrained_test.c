@@ -98,6 +98,28 @@ static void allowed_tokens_alone_are_chosen_and_a_draft_drafts_among_them(void *
     }
 }
 
+static void a_far_draft_drafts_without_the_grammar_and_the_text_is_the_same(void **state)
+{
+    pair *p = *state;
+    static const pf_method methods[] = { PF_METHOD_GREEDY, PF_METHOD_COUPLED, PF_METHOD_REJECTION };
+    for (size_t m = 0; m < PF_COUNT(methods); m++) {
+        grammar plain, drafted;
+        generated plainly, out;
+        pf_request request = constrained_request(&plain);
+        request.method = methods[m];
+        if (methods[m] != PF_METHOD_GREEDY) request.sampling = WARM;
+        generate(p, p->verifier, NULL, &request, &plainly);
+        unreliable_peer far = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+        request.rules.allow_user = request.user = &drafted;
+        drafted = (grammar){ 0 };
+        generate(p, p->verifier, &far.head, &request, &out);
+        assert_constrained(&drafted);
+        if (methods[m] != PF_METHOD_REJECTION) assert_same_text(&out, &plainly);
+        assert_true(out.result.speculation.drafted > 0);
+        assert_true(out.result.speculation.accepted < out.result.speculation.drafted);
+    }
+}
+
 static void a_hub_asks_the_grammar_of_each_session(void **state)
 {
     pair *p = *state;
@@ -245,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allowed_tokens_alone_are_chosen_and_a_draft_drafts_among_them),
+        cmocka_unit_test(a_far_draft_drafts_without_the_grammar_and_the_text_is_the_same),
         cmocka_unit_test(a_hub_asks_the_grammar_of_each_session),
         cmocka_unit_test(a_grammar_that_allows_nothing_ends_the_request),
         cmocka_unit_test(log_probabilities_are_the_same_with_any_draft_and_change_no_text),

@@ -62,6 +62,28 @@ static void lookups_follow_as_many_sequences_as_the_verifier(void **state)
     pf_engine_close(engine);
 }
 
+static void several_lookups_are_one_peer_that_names_them(void **state)
+{
+    pair *p = *state;
+    const pf_drafter_options options = { .size = sizeof options, .drafter = "ngram,suffix", .verifier = p->verifier };
+    pf_peer *drafter;
+    pf_model_info info;
+    pf_error error = { 0 };
+    assert_ok(pf_drafter_create(&options, &drafter, &error), error);
+    assert_ok(pf_peer_info(drafter, &info, &error), error);
+    assert_int_equal(info.n_drafters, 2);
+    assert_string_equal(info.drafters[0], "ngram");
+    pf_request request = plain_request();
+    static const char *const names[] = { NULL, "ngram", "suffix" };
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        generated out;
+        request.drafter = names[i];
+        generate(p, p->verifier, drafter, &request, &out);
+        assert_same_text(&out, &p->plain);
+    }
+    pf_peer_destroy(drafter);
+}
+
 static void options_that_a_drafter_does_not_take_are_refused(void **state)
 {
     pair *p = *state;
@@ -73,6 +95,9 @@ static void options_that_a_drafter_does_not_take_are_refused(void **state)
         { .drafter = "ngram", .verifier = p->verifier, .suffix_corpus_bytes = 1 << 20 },
         { .drafter = NULL },
         { .drafter = "model", .draft = p->draft, .verifier = p->verifier },
+        { .drafter = "suffix,,ngram", .verifier = p->verifier },
+        { .drafter = "suffix,ngram,suffix", .verifier = p->verifier },
+        { .drafter = "suffix,model", .verifier = p->verifier },
     };
     static const char *const says[] = { "expected one of model, ngram, suffix, cascade",
                                         "needs a verifier",
@@ -80,7 +105,10 @@ static void options_that_a_drafter_does_not_take_are_refused(void **state)
                                         "100 bytes",
                                         "expected 0 with the drafter ngram",
                                         "needs a draft",
-                                        "takes no verifier" };
+                                        "takes no verifier",
+                                        "drafter is \"\", expected one of model",
+                                        "which has suffix twice",
+                                        "the drafter suffix,model needs a draft" };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_drafter_options options = cases[i];
         options.size = sizeof options;
@@ -136,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafters_are_made_by_their_names),
         cmocka_unit_test(lookups_follow_as_many_sequences_as_the_verifier),
+        cmocka_unit_test(several_lookups_are_one_peer_that_names_them),
         cmocka_unit_test(options_that_a_drafter_does_not_take_are_refused),
         cmocka_unit_test(earlier_outputs_are_proposed_to_requests_of_their_client_alone),
         cmocka_unit_test(a_request_without_speculation_does_not_ask_the_drafter),

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "draft/cascade_drafter.h"
+#include "draft/choice_drafter.h"
 #include "draft/model_drafter.h"
 #include "draft/ngram_drafter.h"
 #include "draft/suffix_drafter.h"
@@ -210,7 +210,11 @@ static void cascade_over(pair *p, int32_t n_vocab, int32_t max_sequences)
     pf_peer *lookup;
     pf_error error = { 0 };
     assert_ok(pf_suffix_drafter_create(&info, &config, &lookup, &error), error);
-    assert_ok(pf_cascade_drafter_create(lookup, p->drafter, (pf_stop){ 0 }, &p->drafter, &error), error);
+    const pf_drafts_by offered[] = { PF_DRAFTS_BY_CASCADE };
+    const pf_choice_drafter_config choice = {
+        .model = p->drafter, .suffix = lookup, .offered = offered, .n_offered = 1
+    };
+    assert_ok(pf_choice_drafter_create(&choice, &p->drafter, &error), error);
 }
 
 static void a_cascade_changes_no_token_of_greedy_or_coupled_text(void **state)
@@ -221,7 +225,7 @@ static void a_cascade_changes_no_token_of_greedy_or_coupled_text(void **state)
     cascade_over(&p, 128, 1);
     assert_same_text(&p, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
     assert_same_text(&p, PF_METHOD_COUPLED, warm, NULL, NULL);
-    const pf_cascade_counts counts = pf_cascade_drafter_counts(p.drafter);
+    const pf_choice_counts counts = pf_choice_drafter_counts(p.drafter);
     assert_true(counts.n_lookups > 0);
     assert_true(counts.n_models > 0);
     close_pair(&p);
@@ -673,7 +677,7 @@ static void rejection_is_exact_with_a_cascade(void **state)
     cascade_over(&p, V, AT_ONCE);
     int32_t n_refused;
     const double tail = test_three_tokens_of(p.drafter, V, 0, &NO_RULES, NULL, &n_refused);
-    const pf_cascade_counts counts = pf_cascade_drafter_counts(p.drafter);
+    const pf_choice_counts counts = pf_choice_drafter_counts(p.drafter);
     close_pair(&p);
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
     assert_true(counts.n_lookups > TRIALS / 100);

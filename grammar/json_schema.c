@@ -166,48 +166,110 @@ static pf_status read_counts(const writer *w, const json_t *schema, const path *
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------- */
 
-static pf_status not_whole(const writer *w, const path *at)
+/* A number as a whole one of units of 10^-n_decimals. */
+typedef struct {
+    int64_t value;
+    int32_t n_decimals;
+} decimal;
+
+/* The shortest decimals of a number. False: there are more of them than a range takes. */
+static bool read_decimal(double number, decimal *out)
 {
-    return refuse(w, PF_UNSUPPORTED, at, "a bound of numbers that is ", "no whole number of at most 18 digits");
+    enum { BASE = 10, MOST_CHARACTERS = 40 };
+    int64_t unit = 1;
+    if (!(fabs(number) < 1e15)) return false;
+    for (int32_t k = 0; k <= PF_NUMBER_RANGE_MOST_DECIMALS; k++, unit *= BASE) {
+        char text[MOST_CHARACTERS];
+        snprintf(text, sizeof text, "%.*f", k, number);
+        if (strtod(text, NULL) != number) continue;
+        const double scaled = round(number * (double)unit);
+        if (!(fabs(scaled) < 1e15)) return false;
+        *out = (decimal){ (int64_t)scaled, k };
+        return true;
+    }
+    return false;
 }
 
-/* A bound, if it is there: of whole numbers the nearest whole one inside. is_upper: a maximum. */
-static pf_status read_bound(const writer *w, const json_t *schema, const path *at, const char *key, bool is_upper,
-                            bool of_integers, bool excludes, pf_number_range *range)
+/* A keyword's number, if it is there; n_decimals of all grows to its. */
+static pf_status read_number(const writer *w, const json_t *schema, const path *at, const char *key, bool *is_there,
+                             decimal *out, int32_t *n_decimals)
 {
     const json_t *given = json_object_get(schema, key);
     const path here = { at, key };
+    *is_there = given != NULL;
     if (!given) return PF_OK;
     if (!json_is_number(given)) return refuse(w, PF_INVALID, &here, "expected a number", "");
-    double value = json_number_value(given);
-    if (of_integers && value != floor(value)) {
-        value = is_upper ? floor(value) : ceil(value);
-        excludes = false;
+    if (!read_decimal(json_number_value(given), out))
+        return refuse(w, PF_UNSUPPORTED, &here, "a number of ", "more than 15 digits, or 9 behind the point,");
+    if (out->n_decimals > *n_decimals) *n_decimals = out->n_decimals;
+    return PF_OK;
+}
+
+/* In units of 10^-n_decimals. False: too large. */
+static bool scale(decimal *number, int32_t n_decimals)
+{
+    enum { BASE = 10 };
+    for (; number->n_decimals < n_decimals; number->n_decimals++) {
+        if (number->value > PF_NUMBER_RANGE_MOST / BASE || number->value < -PF_NUMBER_RANGE_MOST / BASE) return false;
+        number->value *= BASE;
     }
-    if (value != floor(value) || fabs(value) >= 1e15) return not_whole(w, &here);
-    const int64_t bound = (int64_t)value;
+    return number->value > -PF_NUMBER_RANGE_MOST && number->value < PF_NUMBER_RANGE_MOST;
+}
+
+static void tighten(pf_number_range *range, bool is_upper, bool excludes, int64_t bound)
+{
     int64_t *held = is_upper ? &range->most : &range->least;
     bool *is_excluded = is_upper ? &range->below_most : &range->above_least;
     const bool is_tighter = is_upper ? bound < *held : bound > *held;
     if (is_tighter || bound == *held) *is_excluded = excludes || (!is_tighter && *is_excluded);
     if (is_tighter) *held = bound;
-    return PF_OK;
 }
 
-static pf_status write_number(const writer *w, const json_t *schema, const path *at, bool of_integers, pf_bytes *body)
+static pf_status read_range(const writer *w, const json_t *schema, const path *at, pf_number_range *range)
 {
-    pf_number_range range = { .least = -PF_NUMBER_RANGE_MOST, .most = PF_NUMBER_RANGE_MOST };
-    PF_TRY(read_bound(w, schema, at, "minimum", false, of_integers, false, &range));
-    PF_TRY(read_bound(w, schema, at, "exclusiveMinimum", false, of_integers, true, &range));
-    PF_TRY(read_bound(w, schema, at, "maximum", true, of_integers, false, &range));
-    PF_TRY(read_bound(w, schema, at, "exclusiveMaximum", true, of_integers, true, &range));
-    pf_status status;
-    if (range.least == -PF_NUMBER_RANGE_MOST && range.most == PF_NUMBER_RANGE_MOST)
-        status = add(body, of_integers ? "json-integer" : "json-number");
-    else
-        status =
-            of_integers ? pf_number_range_write_integers(&range, body) : pf_number_range_write_numbers(&range, body);
+    static const struct {
+        const char *key;
+        bool is_upper, excludes;
+    } bounds[] = { { "minimum", false, false },
+                   { "exclusiveMinimum", false, true },
+                   { "maximum", true, false },
+                   { "exclusiveMaximum", true, true } };
+    enum { N_BOUNDS = sizeof bounds / sizeof *bounds };
+    decimal numbers[N_BOUNDS + 1];
+    bool are_there[N_BOUNDS + 1];
+    const path here = { at, "multipleOf" };
+    *range = (pf_number_range){ .least = -PF_NUMBER_RANGE_MOST, .most = PF_NUMBER_RANGE_MOST };
+    for (size_t i = 0; i < N_BOUNDS; i++)
+        PF_TRY(read_number(w, schema, at, bounds[i].key, &are_there[i], &numbers[i], &range->n_decimals));
+    PF_TRY(read_number(w, schema, at, here.word, &are_there[N_BOUNDS], &numbers[N_BOUNDS], &range->n_decimals));
+    for (size_t i = 0; i <= N_BOUNDS; i++)
+        if (are_there[i] && !scale(&numbers[i], range->n_decimals))
+            return refuse(w, PF_UNSUPPORTED, at, "numbers of ", "more than 18 digits in all");
+    for (size_t i = 0; i < N_BOUNDS; i++)
+        if (are_there[i]) tighten(range, bounds[i].is_upper, bounds[i].excludes, numbers[i].value);
+    if (!are_there[N_BOUNDS]) return PF_OK;
+    range->multiple = numbers[N_BOUNDS].value;
+    if (range->multiple <= 0) return refuse(w, PF_INVALID, &here, "expected a number above 0", "");
+    return range->multiple <= PF_NUMBER_RANGE_MOST_MULTIPLE
+               ? PF_OK
+               : refuse(w, PF_UNSUPPORTED, &here, "a number of ", "more than 9 digits");
+}
+
+static pf_status write_number(writer *w, const json_t *schema, const path *at, bool of_integers, pf_bytes *body)
+{
+    pf_number_range range;
+    rule_name prefix;
+    int32_t n_rules = 0;
+    PF_TRY(read_range(w, schema, at, &range));
+    if (range.least == -PF_NUMBER_RANGE_MOST && range.most == PF_NUMBER_RANGE_MOST && range.multiple == 0)
+        return add(body, of_integers ? "json-integer" : "json-number") == PF_OK ? PF_OK : no_memory(w);
+    PF_TRY(new_name(w, at, prefix));
+    const pf_status status = of_integers
+                                 ? pf_number_range_write_integers(&range, prefix, w->out, &n_rules, body)
+                                 : pf_number_range_write_numbers(&range, prefix, w->out, &n_rules, body);
+    w->n_rules += n_rules;
     if (status == PF_INVALID) return refuse(w, PF_INVALID, at, "no number is between its bounds", "");
+    if (status == PF_LIMIT) return refuse(w, PF_LIMIT, at, "multipleOf: the number needs too many rules", "");
     return status == PF_OK ? PF_OK : no_memory(w);
 }
 
@@ -388,7 +450,7 @@ static pf_status check_keywords(const writer *w, const json_t *schema, const pat
     static const char *const known[] = { "type", "enum", "const", "anyOf", "allOf", "$ref", "properties", "required",
                                          "additionalProperties", "items", "minItems", "maxItems", "minLength",
                                          "maxLength", "pattern", "oneOf", "minimum", "maximum", "exclusiveMinimum",
-                                         "exclusiveMaximum",
+                                         "exclusiveMaximum", "multipleOf",
                                          /* these describe */
                                          "title", "description", "default", "examples", "example", "deprecated",
                                          "readOnly", "writeOnly", "format", "$schema", "$id", "$comment", "$defs",

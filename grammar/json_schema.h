@@ -6,7 +6,8 @@
  *      object    properties, required, additionalProperties        properties come in the schema's order
  *      array     items, minItems, maxItems
  *      string    minLength, maxLength; or pattern (grammar/schema_pattern.h)
- *      number    minimum, maximum, exclusiveMinimum, exclusiveMaximum: whole numbers, but of type integer any
+ *      number    minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf: of at most 9 digits behind the point; multipleOf where
+ *                1,024 rules are enough (grammar/number_range.h): numbers up to 60, and such as 0.01, 0.25 or 1000
  *
  * Words that describe (title, description, default, examples, format, ...) change nothing. Any other keyword is refused by its name: a text
  * that breaks it would be made. Where properties are named and additionalProperties is not, there are no others: that is narrower than the

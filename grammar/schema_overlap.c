@@ -41,7 +41,8 @@ const char *pf_schema_implied_type(const json_t *schema)
     if (json_object_get(schema, "items") || json_object_get(schema, "minItems") || json_object_get(schema, "maxItems"))
         return "array";
     if (json_object_get(schema, "minimum") || json_object_get(schema, "maximum") ||
-        json_object_get(schema, "exclusiveMinimum") || json_object_get(schema, "exclusiveMaximum"))
+        json_object_get(schema, "exclusiveMinimum") || json_object_get(schema, "exclusiveMaximum") ||
+        json_object_get(schema, "multipleOf"))
         return "number";
     return json_object_get(schema, "minLength") || json_object_get(schema, "maxLength") ||
                    json_object_get(schema, "pattern")

@@ -121,6 +121,20 @@ static void numbers_between_bounds(void **state)
     CHECK("{\"type\": \"integer\", \"minimum\": 6, \"exclusiveMinimum\": 5}", "6", "|", "5");
     CHECK("{\"minimum\": 0.0, \"maximum\": 1}", "0.25", "1", "0", "|", "1.5", "-1", "\"x\"");
     CHECK("{\"type\": [\"number\", \"null\"], \"exclusiveMinimum\": 0}", "0.001", "7", "null", "|", "0", "0.0", "-1");
+    CHECK("{\"type\": \"number\", \"minimum\": 0.5, \"exclusiveMaximum\": 2.25}", "0.5", "1", "2.2499", "|", "0.49",
+          "2.25", "3");
+    CHECK("{\"type\": \"number\", \"minimum\": -0.25, \"maximum\": 1e3}", "-0.25", "1000", "999.75", "|", "-0.26",
+          "1000.5");
+}
+
+static void multiples_of_a_number(void **state)
+{
+    (void)state;
+    CHECK("{\"type\": \"integer\", \"multipleOf\": 7}", "0", "7", "-49", "700000000000007", "|", "1", "8", "7.0");
+    CHECK("{\"type\": \"integer\", \"multipleOf\": 1.5, \"minimum\": 1}", "3", "12", "|", "1", "0", "-3", "4");
+    CHECK("{\"multipleOf\": 0.01}", "0.01", "12.5", "3", "-7.25", "|", "0.001", "1e-2", "\"x\"");
+    CHECK("{\"type\": \"number\", \"multipleOf\": 0.25, \"maximum\": 10, \"exclusiveMinimum\": 0}", "0.25", "0.5",
+          "9.75", "10", "10.0", "|", "0", "10.25", "0.3", "-0.25");
 }
 
 static void texts_that_match_a_pattern(void **state)
@@ -184,7 +198,12 @@ static void schemas_that_are_not_followed_are_refused_by_name(void **state)
           "\"required\": [\"k\"]}]}",
           PF_UNSUPPORTED, "oneOf of schemas 0 and 1" },
         { "{\"minimum\": \"1\"}", PF_INVALID, "schema.minimum: expected a number" },
-        { "{\"type\": \"number\", \"maximum\": 0.5}", PF_UNSUPPORTED, "schema.maximum" },
+        { "{\"type\": \"number\", \"maximum\": 1e-12}", PF_UNSUPPORTED, "schema.maximum" },
+        { "{\"maximum\": 1e14, \"minimum\": 1e-9}", PF_UNSUPPORTED, "more than 18 digits in all" },
+        { "{\"multipleOf\": 0}", PF_INVALID, "schema.multipleOf: expected a number above 0" },
+        { "{\"multipleOf\": 1e12}", PF_UNSUPPORTED, "schema.multipleOf" },
+        { "{\"type\": \"integer\", \"multipleOf\": 999983}", PF_LIMIT, "multipleOf: the number needs too many" },
+        { "{\"type\": \"integer\", \"multipleOf\": 4, \"minimum\": 5, \"maximum\": 7}", PF_INVALID, "no number is" },
         { "{\"type\": \"integer\", \"maximum\": 1e300}", PF_UNSUPPORTED, "schema.maximum" },
         { "{\"type\": \"integer\", \"minimum\": 2, \"maximum\": 1}", PF_INVALID, "no number is between" },
         { "{\"exclusiveMinimum\": true}", PF_INVALID, "schema.exclusiveMinimum" },
@@ -260,6 +279,7 @@ int main(void)
         cmocka_unit_test(constants_alternatives_and_references),
         cmocka_unit_test(schemas_of_which_one_fits),
         cmocka_unit_test(numbers_between_bounds),
+        cmocka_unit_test(multiples_of_a_number),
         cmocka_unit_test(texts_that_match_a_pattern),
         cmocka_unit_test(patterns_that_are_none_are_refused),
         cmocka_unit_test(schemas_that_are_not_followed_are_refused_by_name),

@@ -95,10 +95,12 @@ pf_status pf_grammar_quote(const char *text, size_t n, pf_bytes *out)
     return add(out, "\"");
 }
 
-pf_status pf_json_schema_add_common(pf_bytes *out)
+pf_status pf_json_schema_add_common(bool without_less, pf_bytes *out)
 {
+    PF_TRY(add_format(out,
+                      "json-char ::= [^\"\\\\%s\\x00-\\x1f\\x7f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n",
+                      without_less ? "<" : ""));
     return add(out, "json-ws ::= (\" \" | \"\\n\" [ \\t]{0,16})?\n"
-                    "json-char ::= [^\"\\\\\\x00-\\x1f\\x7f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
                     "json-string ::= \"\\\"\" json-char* \"\\\"\"\n"
                     "json-integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
                     "json-number ::= json-integer (\".\" [0-9]{1,18})? ([eE] [-+]? [0-9]{1,3})?\n"
@@ -264,9 +266,8 @@ static pf_status write_number(writer *w, const json_t *schema, const path *at, b
     if (range.least == -PF_NUMBER_RANGE_MOST && range.most == PF_NUMBER_RANGE_MOST && range.multiple == 0)
         return add(body, of_integers ? "json-integer" : "json-number") == PF_OK ? PF_OK : no_memory(w);
     PF_TRY(new_name(w, at, prefix));
-    const pf_status status = of_integers
-                                 ? pf_number_range_write_integers(&range, prefix, w->out, &n_rules, body)
-                                 : pf_number_range_write_numbers(&range, prefix, w->out, &n_rules, body);
+    const pf_status status = of_integers ? pf_number_range_write_integers(&range, prefix, w->out, &n_rules, body)
+                                         : pf_number_range_write_numbers(&range, prefix, w->out, &n_rules, body);
     w->n_rules += n_rules;
     if (status == PF_INVALID) return refuse(w, PF_INVALID, at, "no number is between its bounds", "");
     if (status == PF_LIMIT) return refuse(w, PF_LIMIT, at, "multipleOf: the number needs too many rules", "");
@@ -601,10 +602,10 @@ static pf_status add_schema(writer *w, const json_t *schema, const path *at, rul
     return PF_OK;
 }
 
-pf_status pf_json_schema_add(const json_t *schema, const char *what, const char *prefix, pf_bytes *out,
-                             char name[PF_JSON_SCHEMA_NAME_BYTES], pf_error *error)
+pf_status pf_json_schema_add(const json_t *root, const json_t *schema, const char *what, const char *prefix,
+                             pf_bytes *out, char name[PF_JSON_SCHEMA_NAME_BYTES], pf_error *error)
 {
-    writer w = { .root = schema, .prefix = prefix, .out = out, .references = json_object(), .error = error };
+    writer w = { .root = root, .prefix = prefix, .out = out, .references = json_object(), .error = error };
     const path at = { NULL, what };
     if (!w.references) return no_memory(&w);
     const pf_status status = add_schema(&w, schema, &at, name);

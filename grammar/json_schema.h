@@ -20,20 +20,22 @@
 #define PF_GRAMMAR_JSON_SCHEMA_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
 
 enum { PF_JSON_SCHEMA_MAX_DEPTH = 64, PF_JSON_SCHEMA_NAME_BYTES = 48 };
 
-/* Appends the rules that all schemas of a grammar share, once: json-value, json-object, json-string, json-ws, ... PF_NOMEM. */
-PF_MUST_USE pf_status pf_json_schema_add_common(pf_bytes *out);
+/* Appends the rules that all schemas of a grammar share, once: json-value, json-object, json-string, json-ws, ... without_less: strings have
+ * no < , which JSON writes as \u003c.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_json_schema_add_common(bool without_less, pf_bytes *out);
 
-/* Appends the rules of a schema; the names of all begin with `prefix`, and that of the whole is put into `name`. `what` names the schema
- * in the sentence.
+/* Appends the rules of a schema; the names of all begin with `prefix`, and that of the whole is put into `name`. root: the document that a
+ * $ref is looked up in. `what` names the schema in the sentence.
  * PF_UNSUPPORTED: a keyword.  PF_INVALID: a keyword's value is none.  PF_LIMIT: too deep, or too long.  PF_NOMEM. */
-PF_MUST_USE pf_status pf_json_schema_add(const json_t *schema, const char *what, const char *prefix, pf_bytes *out,
-                                         char name[PF_JSON_SCHEMA_NAME_BYTES], pf_error *error);
+PF_MUST_USE pf_status pf_json_schema_add(const json_t *root, const json_t *schema, const char *what, const char *prefix,
+                                         pf_bytes *out, char name[PF_JSON_SCHEMA_NAME_BYTES], pf_error *error);
 
 /* A text of a literal, quoted. PF_NOMEM. */
 PF_MUST_USE pf_status pf_grammar_quote(const char *text, size_t n_bytes, pf_bytes *out);

@@ -16,8 +16,8 @@ typedef struct {
 } tail_rule;
 
 typedef struct {
-    int64_t multiple;  /* 0: any */
-    int32_t point;     /* digits behind it; 0: there is none */
+    int64_t multiple; /* 0: any */
+    int32_t point;    /* digits behind it; 0: there is none */
     const char *prefix;
     tail_rule *tails; /* [n_tails] the first n_written are in `rules` */
     int32_t n_tails, n_written;
@@ -91,7 +91,8 @@ static bool are_equal(const tail_rule *a, const tail_rule *b)
 
 static pf_status add_tail_name(writer *w, int32_t n, int64_t q)
 {
-    const tail_rule tail = { n, n < w->point ? n + 1 : w->point, q, w->multiple }; /* behind the point it does not matter */
+    const tail_rule tail = { n, n < w->point ? n + 1 : w->point, q,
+                             w->multiple }; /* behind the point it does not matter */
     char name[64];
     int32_t i = 0;
     while (i < w->n_tails && !are_equal(&w->tails[i], &tail)) i++;
@@ -285,8 +286,7 @@ static pf_status write_number_half(writer *w, const pf_number_range *half)
         const size_t at = w->out->n;
         const bool was_first = is_first;
         PF_TRY(add_bar(w->out, &is_first));
-        const pf_status status =
-            k < half->n_decimals || has_multiple ? write_exact(w, half, k) : write_longer(w, half);
+        const pf_status status = k < half->n_decimals || has_multiple ? write_exact(w, half, k) : write_longer(w, half);
         if (status != PF_OK && status != PF_INVALID) return status;
         if (status == PF_OK) continue;
         w->out->n = at;

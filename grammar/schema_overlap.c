@@ -121,6 +121,11 @@ static int32_t kinds_of(const json_t *root, const json_t *schema)
     return find_kinds(root, schema, MOST_DEPTH, &budget);
 }
 
+bool pf_schema_may_be_string(const json_t *root, const json_t *schema)
+{
+    return (kinds_of(root, schema) & IS_STRING) != 0;
+}
+
 /* ---- values ----------------------------------------------------------------------------------------------------------- */
 
 /* The values that a schema names: of const, or of enum. The number of them; 0: others fit, too. */

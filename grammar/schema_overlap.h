@@ -16,6 +16,9 @@ const json_t *pf_schema_find(const json_t *root, const char *reference);
 /* The type that a schema is for, where it has no "type", by what else it says; NULL: any. */
 const char *pf_schema_implied_type(const json_t *schema);
 
+/* Whether a text in quotes may fit, as far as that is seen. root: as below. */
+bool pf_schema_may_be_string(const json_t *root, const json_t *schema);
+
 /* True: no document fits both. False: one may. root: what a $ref is looked up in. */
 bool pf_schemas_are_disjoint(const json_t *root, const json_t *a, const json_t *b);
 

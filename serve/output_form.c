@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "grammar/json_schema.h"
+#include "serve/tool_tags_form.h"
 
 static bool add(pf_bytes *out, const char *text, pf_api_error *error)
 {
@@ -15,7 +16,7 @@ static bool add(pf_bytes *out, const char *text, pf_api_error *error)
 
 static bool add_common(pf_bytes *out, pf_api_error *error)
 {
-    return pf_json_schema_add_common(out) == PF_OK ||
+    return pf_json_schema_add_common(false, out) == PF_OK ||
            pf_api_refuse(error, 500, NULL, "no memory for the grammar of a text");
 }
 
@@ -24,7 +25,7 @@ static bool add_schema(const json_t *schema, const char *param, const char *what
                        char name[PF_JSON_SCHEMA_NAME_BYTES], pf_api_error *error)
 {
     pf_error why = { 0 };
-    const pf_status status = pf_json_schema_add(schema, what, prefix, out, name, &why);
+    const pf_status status = pf_json_schema_add(schema, schema, what, prefix, out, name, &why);
     return status == PF_OK || pf_api_refuse(error, status == PF_NOMEM ? 500 : 400, param, "%s", why.text);
 }
 
@@ -76,6 +77,16 @@ static bool add_head(pf_tool_format format, bool names_before, const json_t *nam
     return added;
 }
 
+static bool add_tagged_call(const json_t *function, size_t index, const char *prefix, pf_bytes *out,
+                            pf_api_error *error)
+{
+    char rule[24];
+    pf_error why = { 0 };
+    snprintf(rule, sizeof rule, "call-%zu", index);
+    const pf_status status = pf_tool_tags_add_call(function, rule, prefix, out, &why);
+    return status == PF_OK || pf_api_refuse(error, status == PF_NOMEM ? 500 : 400, "tools", "%s", why.text);
+}
+
 /* The rule call-I. */
 static bool add_call(pf_tool_format format, bool names_before, const json_t *function, size_t index, pf_bytes *out,
                      pf_api_error *error)
@@ -86,6 +97,7 @@ static bool add_call(pf_tool_format format, bool names_before, const json_t *fun
     snprintf(head, sizeof head, "call-%zu ::= ", index);
     if (!json_is_string(word))
         return pf_api_refuse(error, 400, "tools", "tools[%zu] has no function with a name", index);
+    if (format == PF_TOOLS_TAGS) return add_tagged_call(function, index, prefix, out, error);
     if (json_is_object(schema) && json_object_size(schema) > 0 &&
         !add_schema(schema, "tools", "parameters", prefix, out, name, error))
         return false;
@@ -119,7 +131,8 @@ static bool add_calls(pf_tool_format format, bool names_before, const json_t *to
 bool pf_api_write_call(pf_tool_format format, bool names_before, const json_t *tools, const char *name, pf_bytes *out,
                        pf_api_error *error)
 {
-    const char *root = format == PF_TOOLS_HERMES  ? "root ::= \"<tool_call>\\n\" call \"\\n</tool_call>\"\n"
+    const char *root = format == PF_TOOLS_HERMES || format == PF_TOOLS_TAGS
+                           ? "root ::= \"<tool_call>\\n\" call \"\\n</tool_call>\"\n"
                        : format == PF_TOOLS_LLAMA ? "root ::= call\n"
                        : names_before             ? "root ::= \"[TOOL_CALLS]\" call\n"
                                                   : "root ::= \"[TOOL_CALLS][\" call \"]\"\n";
@@ -127,12 +140,10 @@ bool pf_api_write_call(pf_tool_format format, bool names_before, const json_t *t
         return pf_api_refuse(error, 400, "tool_choice",
                              "tool_choice: the chat template teaches no form of calls that is known here; expected "
                              "\"auto\" or \"none\"");
-    if (format == PF_TOOLS_TAGS)
-        return pf_api_refuse(
-            error, 400, "tool_choice",
-            "tool_choice: arguments stand between tags in this chat template's calls, to which a text is not "
-            "held; expected \"auto\" or \"none\"");
-    return add_common(out, error) &&
+    const bool has_tags = format == PF_TOOLS_TAGS;
+    if (has_tags && pf_tool_tags_add_common(out) != PF_OK)
+        return pf_api_refuse(error, 500, NULL, "no memory for the grammar of a text");
+    return (has_tags || add_common(out, error)) &&
            add_calls(format, names_before && format == PF_TOOLS_MISTRAL, tools, name, out, error) &&
            add(out, root, error);
 }

@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "grammar/schema_overlap.h"
+
 static const char open_tag[] = "<parameter=", close_tag[] = "</parameter>";
 
 /* What is left of a text. */
@@ -51,25 +53,18 @@ static const json_t *parameters_of(const json_t *tools, const span *name)
     return NULL;
 }
 
-static bool is_string(const json_t *schema, const span *key)
+static bool is_text(const json_t *schema, const span *key)
 {
     const json_t *described = json_object_getn(json_object_get(schema, "properties"), key->at, key->n);
-    const json_t *type = json_object_get(described, "type");
-    if (!json_is_array(type))
-        return !type || strcmp(json_is_string(type) ? json_string_value(type) : "string", "string") == 0;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const char *word = json_string_value(json_array_get(type, i));
-        if (word && strcmp(word, "string") == 0) return true;
-    }
-    return false;
+    return !described || pf_schema_may_be_string(schema, described);
 }
 
 /* The line ends beside the tags are not part of it. NULL: it is no text. */
-static json_t *read_value(span value, bool is_text)
+static json_t *read_value(span value, bool may_be_text)
 {
     if (value.n > 0 && value.at[0] == '\n') drop(&value, 1);
     if (value.n > 0 && value.at[value.n - 1] == '\n') value.n--;
-    json_t *parsed = is_text ? NULL : json_loadb(value.at, value.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *parsed = may_be_text ? NULL : json_loadb(value.at, value.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     return parsed ? parsed : json_stringn(value.at, value.n);
 }
 
@@ -79,7 +74,7 @@ static bool add_parameter(span *s, const json_t *schema, json_t *arguments)
     if (!begins_with(s, open_tag)) return false;
     drop(s, sizeof open_tag - 1);
     if (!take_until(s, ">", &key) || !take_until(s, close_tag, &value) || memchr(key.at, 0, key.n)) return false;
-    json_t *read = read_value(value, is_string(schema, &key));
+    json_t *read = read_value(value, is_text(schema, &key));
     return read && json_object_setn_new(arguments, key.at, key.n, read) == 0;
 }
 

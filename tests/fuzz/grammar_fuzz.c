@@ -65,8 +65,8 @@ static void try_schema(const json_t *schema, const uint8_t *text, size_t n)
     pf_bytes out = { 0 };
     pf_error error = { 0 };
     char name[PF_JSON_SCHEMA_NAME_BYTES];
-    if (pf_json_schema_add_common(&out) == PF_OK &&
-        pf_json_schema_add(schema, "schema", "s", &out, name, &error) == PF_OK) {
+    if (pf_json_schema_add_common(false, &out) == PF_OK &&
+        pf_json_schema_add(schema, schema, "schema", "s", &out, name, &error) == PF_OK) {
         require(pf_bytes_append(&out, "root ::= ", 9) == PF_OK && pf_bytes_append(&out, name, strlen(name)) == PF_OK);
         try_grammar(out.data, out.n, text, n);
     }

@@ -12,8 +12,8 @@ static char *grammar_of(const char *schema, pf_error *error)
     char name[PF_JSON_SCHEMA_NAME_BYTES], root[80];
     json_t *parsed = json_loads(schema, JSON_DECODE_ANY, NULL);
     if (!parsed) fail_msg("no JSON: %s", schema);
-    assert_int_equal(pf_json_schema_add_common(&out), PF_OK);
-    const pf_status status = pf_json_schema_add(parsed, "schema", "s", &out, name, error);
+    assert_int_equal(pf_json_schema_add_common(false, &out), PF_OK);
+    const pf_status status = pf_json_schema_add(parsed, parsed, "schema", "s", &out, name, error);
     json_decref(parsed);
     if (status == PF_OK) {
         snprintf(root, sizeof root, "root ::= %s\n", name);

@@ -2,6 +2,7 @@
 #include "tests/unit/grammar/grammar_rig.h"
 
 #include "serve/output_form.h"
+#include "serve/tool_tags.h"
 
 static json_t *parse(const char *text)
 {
@@ -139,6 +140,67 @@ static void a_call_has_the_form_of_the_template_and_the_arguments_of_the_tool(vo
     }
 }
 
+/* A call of f with these parameters: `fits` and `unfit` texts stand between <tool_call> and </tool_call>. */
+static void check_tags(const char *parameters, const char *const *texts)
+{
+    char list[1024], text[512];
+    pf_bytes out = { 0 };
+    pf_api_error error = { 0 };
+    bool fits = true;
+    snprintf(list, sizeof list, "[{\"function\": {\"name\": \"f\", \"parameters\": %s}}]", parameters);
+    if (!write_call(PF_TOOLS_TAGS, false, list, NULL, &out, &error)) fail_msg("%s: %s", parameters, error.text);
+    json_t *given = parse(list);
+    for (; *texts; texts++) {
+        if (strcmp(*texts, "|") == 0) {
+            fits = false;
+            continue;
+        }
+        snprintf(text, sizeof text, "<tool_call>\n<function=f>\n%s</function>\n</tool_call>", *texts);
+        if (!fits) {
+            assert_unfit(out.data, text);
+            continue;
+        }
+        assert_fits(out.data, text);
+        snprintf(text, sizeof text, "f>\n%s", *texts);
+        json_t *call = pf_tool_tags_read(text, strlen(text), given); /* what is written is read */
+        if (!call) fail_msg("%s is no call", text);
+        json_decref(call);
+    }
+    json_decref(given);
+    pf_bytes_clear(&out);
+}
+
+#define CHECK_TAGS(parameters, ...) check_tags(parameters, (const char *const[]){ __VA_ARGS__, NULL })
+#define VALUE(key, value)           "<parameter=" key ">\n" value "\n</parameter>\n"
+
+static void a_call_with_tags_has_the_values_of_the_tool(void **state)
+{
+    (void)state;
+    CHECK_TAGS(
+        "{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"type\": \"string\"}}, \"required\": [\"a\"]}",
+        VALUE("a", "5"), VALUE("a", "-7") VALUE("b", "any text, 1 < 2\nin \"lines\" </p> </param </function"), "|", "",
+        VALUE("a", "x"), VALUE("b", "x"), VALUE("a", "1") VALUE("c", "x"), VALUE("a", "1") VALUE("b", "</function>"),
+        VALUE("a", "1") VALUE("b", "x</parameter>y"));
+    CHECK_TAGS(
+        "{\"properties\": {\"a\": {\"enum\": [\"red\", \"green\"]}, \"n\": {\"type\": \"string\", \"maxLength\": 2}}}",
+        VALUE("a", "red"), VALUE("n", "ab"), VALUE("a", "green") VALUE("n", ""), "|", VALUE("a", "blue"),
+        VALUE("n", "abc"), VALUE("a", "\"red\""));
+    CHECK_TAGS(
+        "{\"properties\": {\"a\": {\"anyOf\": [{\"$ref\": \"#/$defs/n\"}, {\"type\": \"null\"}]}}, \"$defs\": {\"n\": "
+        "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}}}",
+        VALUE("a", "null"), VALUE("a", "[\"x\", \"y\"]"), "", "|", VALUE("a", "x"), VALUE("a", "[\"</parameter>\"]"));
+    CHECK_TAGS("{\"type\": \"object\"}", "", "|", VALUE("a", "1"));
+    CHECK_TAGS("{\"required\": [\"a\"]}", VALUE("a", "anything"), "|", "");
+}
+
+static void a_text_between_tags_may_end_like_a_tag(void **state)
+{
+    (void)state;
+    CHECK_TAGS("{\"properties\": {\"a\": {\"type\": \"string\"}}}", VALUE("a", "<"), VALUE("a", "</"),
+               VALUE("a", "</para"), VALUE("a", "<<</functio"), VALUE("a", "</parameter<"), VALUE("a", "\xc3\xa4"),
+               VALUE("a", ""));
+}
+
 static void calls_that_cannot_be_written_are_refused_by_their_parameter(void **state)
 {
     (void)state;
@@ -147,7 +209,20 @@ static void calls_that_cannot_be_written_are_refused_by_their_parameter(void **s
         const char *tools, *name, *param, *says;
     } cases[] = {
         { PF_TOOLS_NONE, tools, NULL, "tool_choice", "teaches no form" },
-        { PF_TOOLS_TAGS, tools, NULL, "tool_choice", "between tags" },
+        { PF_TOOLS_TAGS, "[{\"function\": {\"name\": \"a>b\"}}]", NULL, "tools", "does not stand in a tag" },
+        { PF_TOOLS_TAGS, "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a<\": {}}}}}]", NULL,
+          "tools", "does not stand in a tag" },
+        { PF_TOOLS_TAGS, "[{\"function\": {\"name\": \"f\", \"parameters\": {\"anyOf\": []}}}]", NULL, "tools",
+          "another keyword" },
+        { PF_TOOLS_TAGS, "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": []}}}]", NULL, "tools",
+          "expected an object" },
+        { PF_TOOLS_TAGS,
+          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"pattern\": \"x\"}}}}}]", NULL,
+          "tools", "a pattern of a text between tags" },
+        { PF_TOOLS_TAGS,
+          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"array\", "
+          "\"contains\": 1}}}}}]",
+          NULL, "tools", "the keyword contains" },
         { PF_TOOLS_HERMES, tools, "sub", "tool_choice", "no tool sub" },
         { PF_TOOLS_HERMES, "[]", NULL, "tool_choice", "no tool at all" },
         { PF_TOOLS_HERMES, "[{\"function\": {}}]", NULL, "tools", "tools[0]" },
@@ -173,6 +248,8 @@ int main(void)
         cmocka_unit_test(a_schema_stands_in_json_schema_or_beside_the_type),
         cmocka_unit_test(other_formats_are_refused_by_their_parameter),
         cmocka_unit_test(a_call_has_the_form_of_the_template_and_the_arguments_of_the_tool),
+        cmocka_unit_test(a_call_with_tags_has_the_values_of_the_tool),
+        cmocka_unit_test(a_text_between_tags_may_end_like_a_tag),
         cmocka_unit_test(calls_that_cannot_be_written_are_refused_by_their_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,10 +165,12 @@ stack() {
         environment tensorrt_llm grpcio protobuf mpi4py mpich
         in_environment tensorrt_llm "$here/tensorrt_llm_stack_test.py"
         ;;
-    serve)   # the official clients of the HTTP server's APIs, and requests by its description
+    serve)   # the official clients of the HTTP server's APIs, requests by its description, and a load
         environment serve openai anthropic langchain-openai schemathesis
         in_environment serve "$root/tests/e2e/serve_clients.py"
         in_environment serve "$root/tests/e2e/serve_schemathesis.py"
+        environment aiperf 'aiperf>=0.13,<1'
+        in_environment aiperf "$root/tests/e2e/serve_aiperf.py"
         ;;
     llamacpp)
         llama_cpp

@@ -1,6 +1,6 @@
 /*
  * A text without </parameter> and </function> is a walk over the prefixes of the two that its end may be: tag-N, where N is how many bytes of
- * one are there. Either begins anew at each < alone, as no other < is in them.
+ * one are there. Either begins again at each < alone, as no other < is in them.
  */
 #include "serve/tool_tags_form.h"
 

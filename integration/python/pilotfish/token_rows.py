@@ -37,8 +37,10 @@ def _array_maker(value: Any) -> Callable[[Any], Any]:
 
 
 def _nested(name: str, value: Any) -> list[list[int]]:
-    if len(getattr(value, "shape", ())) != 2:
-        raise ValueError(f"{name} has the shape {tuple(getattr(value, 'shape', ()))}, expected [n_texts, width]")
+    if not hasattr(value, "shape"):
+        raise ValueError(f"{name} is a {type(value).__name__}, expected a tensor or an array [n_texts, width], or lists of integers")
+    if len(value.shape) != 2:
+        raise ValueError(f"{name} has the shape {tuple(value.shape)}, expected [n_texts, width]")
     if not str(value.dtype).split(".")[-1].lstrip("u").startswith(("int", "bool")):
         raise ValueError(f"{name} has the type {value.dtype}, expected integers")
     return [[int(i) for i in row] for row in value.tolist()]

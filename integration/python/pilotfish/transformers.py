@@ -154,7 +154,8 @@ def attach(model: Any, address: Optional[str] = None, *, draft: Union[str, os.Pa
     worker_options  with `draft`: those of `pilotfish worker`, as threads=2, cores="0-1", dtype="int8"
 
     ValueError where there is not one of `address` and `draft`, or the model is an encoder-decoder; FileNotFoundError where
-    `draft` is given and the binary is not installed. A worker that does not answer is no error: the log says so.
+    `draft` is given and the binary is not installed; RuntimeError where the worker that is started for `draft` cannot run. A worker that
+    does not answer is no error: the log says so.
     """
     if (address is None) == (draft is None):
         raise ValueError("attach needs either the address of a worker or a draft model")

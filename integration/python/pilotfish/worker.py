@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -63,7 +64,8 @@ class Worker:
 
     `model` is the draft: a Hugging Face directory, a GGUF file or org/name from the local cache. `options` are those of
     `pilotfish worker`: cores="0-3", threads=4, dtype="int8", head="screened", max_sequences=64, ... A worker that ends is
-    started again: after 0.5 s at first, and 10 s later.
+    started again: after 0.5 s at first, and 10 s later. One that says in its first start that it cannot run, for want of its model or by its
+    options, is not.
     """
 
     def __init__(self, model: Union[str, os.PathLike[str]], **options: object) -> None:
@@ -71,7 +73,9 @@ class Worker:
         self.address = f"unix:{self._folder.name}/worker.sock"
         self._command = [find_binary(), "worker", "--model", str(model), "--listen", self.address, *_arguments(options)]
         self._closing = threading.Event()
-        self._ready = threading.Event()
+        self._changed = threading.Condition()
+        self._is_ready = False
+        self._refusal: Optional[int] = None     # the status of a first start that ended with an error before it was ready
         # The process ends with the thread that starts it: that is always the supervising one.
         started: queue.SimpleQueue[Union[subprocess.Popen[bytes], OSError]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, args=(started,), name="pilotfish-worker", daemon=True)
@@ -88,8 +92,16 @@ class Worker:
         return self._process.pid
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Waits until the worker accepts connections; False where it does not by then."""
-        return self._ready.wait(timeout_s)
+        """Waits until the worker accepts connections; False where it does not by then. RuntimeError where it cannot run: standard error has
+        its reason, and the worker is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ready or self._refusal is not None, timeout_s)
+            is_ready, refusal = self._is_ready, self._refusal
+        if refusal is not None:
+            self.close()
+            raise RuntimeError(f"the worker ended with status {refusal} before it was ready, standard error has its reason: "
+                               f"{shlex.join(self._command)}")
+        return is_ready
 
     def close(self) -> None:
         """Ends the process: by SIGTERM, and by SIGKILL after 5 s."""
@@ -122,20 +134,24 @@ class Worker:
         self._supervise()
 
     def _supervise(self) -> None:
-        n_failed = 0
+        n_failed, is_first = 0, True
         while True:
             output = self._process.stdout
             assert output is not None
             with output:
                 if output.readline().startswith(b"ready "):
-                    self._ready.set()
-                    n_failed = 0
+                    self._set(is_ready=True)
+                    n_failed, is_first = 0, False
                 output.read()     # until the process ends
             status = self._process.wait()
-            self._ready.clear()
+            self._set(is_ready=False)
             if self._closing.is_set():
                 return
+            if is_first and status > 0:
+                self._set(refusal=status)
+                return
             n_failed += 1
+            is_first = False
             delay = _RESTART_S[min(n_failed, len(_RESTART_S)) - 1]
             log.warning("the worker ended with status %d; it is started again in %.1f s", status, delay)
             if self._closing.wait(delay):
@@ -143,6 +159,11 @@ class Worker:
             self._process = self._start()
             if self._closing.is_set():
                 self._process.kill()
+
+    def _set(self, is_ready: bool = False, refusal: Optional[int] = None) -> None:
+        with self._changed:
+            self._is_ready, self._refusal = is_ready, refusal
+            self._changed.notify_all()
 
     def __enter__(self) -> Worker:
         return self

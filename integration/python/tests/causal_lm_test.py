@@ -181,6 +181,10 @@ class CausalLMTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "id that does not exist"):
             self.model.generate([4096])
 
+    def test_a_prompt_that_is_text_is_named(self):
+        with self.assertRaisesRegex(ValueError, "input_ids is a str, expected a tensor or an array"):
+            self.model.generate("a text")
+
     # ---- lengths and ends ----
 
     def test_lengths_are_counted_as_transformers_counts_them(self):

@@ -17,6 +17,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import package_path
 import grpc
@@ -315,6 +316,13 @@ class WorkerTest(ClientCase):
             last = worker.pid
         with self.assertRaises(ProcessLookupError):
             os.kill(last, 0)
+
+    def test_a_worker_that_cannot_run_is_an_error_and_is_not_started_again(self):
+        with mock.patch.dict(os.environ, {"PILOTFISH_BINARY": str(self.binary)}):
+            for model, options, status in ((self.root / "no-model", {}, 1), (self.draft, {"threads": "many"}, 2)):
+                with self.subTest(status=status), Worker(model, **options) as worker, \
+                        self.assertRaisesRegex(RuntimeError, f"ended with status {status} before it was ready, .*worker --model {model}"):
+                    worker.wait_ready(GENEROUS_S)
 
     def test_a_worker_ends_with_a_program_that_is_killed(self):
         code = (f"import sys, time; sys.path[:0] = {[str(package_path.PACKAGE), *sys.path]!r}; from pilotfish import Worker; "

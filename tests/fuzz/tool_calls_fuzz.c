@@ -60,7 +60,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                               PF_TOOLS_MISTRAL };
     json_t *tools = json_pack("[{s:{s:s}}]", "function", "name", "f");
     char *text = malloc(size + 1);
-    if (!text || !tools) return 0;
+    if (!text || !tools) {
+        free(text);
+        json_decref(tools);
+        return 0;
+    }
     memcpy(text, data, size);
     text[size] = '\0';
     for (size_t i = 0; i < sizeof formats / sizeof *formats && size < 4096; i++) {

@@ -629,6 +629,7 @@ typedef struct {
     int32_t n_asked, n_told;
 } resting_drafter;
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is that of the hosts' function */
 static pf_host_turn resting_turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     (void)host, (void)n_tokens;

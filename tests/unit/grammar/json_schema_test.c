@@ -142,10 +142,7 @@ static void texts_that_match_a_pattern(void **state)
     (void)state;
     CHECK("{\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-\\\\d+$\"}", "\"AB-1\"", "\"ZZ-007\"", "|", "\"AB-\"",
           "\"ab-1\"", "\"xAB-1\"", "1");
-    CHECK("{\"pattern\": \"b.?d\"}", "\"bd\"", "\"a bcd e\"",
-          "\"b\xc3\xa9"
-          "d\"",
-          "|", "\"bccd\"", "\"b\\nd\"");
+    CHECK("{\"pattern\": \"b.?d\"}", "\"bd\"", "\"a bcd e\"", "\"b\303\251d\"", "|", "\"bccd\"", "\"b\\nd\"");
     CHECK("{\"pattern\": \"^(?:a|bc)*?x$|^y\"}", "\"x\"", "\"abcax\"", "\"yes\"", "|", "\"bx\"", "\"ny\"");
     CHECK("{\"pattern\": \"^[^a-z\\\\s]+$\"}", "\"A\\\"\\\\\"", "\"\xc3\xa9\"", "|", "\"a\"", "\" \"", "\"\\t\"",
           "\"\"");

@@ -30,6 +30,7 @@ static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *ve
     return PF_OK;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is that of the hosts' function */
 static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     (void)host;

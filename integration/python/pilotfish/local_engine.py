@@ -20,6 +20,7 @@ from .said_once import SaidOnce
 NGRAM = "ngram"      # as a draft: the lookup drafter, which needs no model
 METHODS = ("auto", "greedy", "rejection", "block", "coupled", "typical", "traversal")
 _NS = 1e-9
+_POLL_S = 0.1    # of a wait: a signal that went to another thread is raised where the main one wakes
 
 
 @dataclass
@@ -316,6 +317,40 @@ class LocalEngine:
         return list(self._library.ffi.unpack(result.tokens, result.n_tokens)), _figures(result, outcome.n_prompt)
 
 
+class _Users:
+    """The threads that use what is to be destroyed. Thread.join does not tell: before Python 3.13 a Ctrl-C in it marks the thread as ended."""
+
+    def __init__(self) -> None:
+        self._lock, self._is_closed = threading.Lock(), False
+        self._inside: list[threading.Event] = []    # set when a thread has left
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[bool]:
+        """A thread: whether it may use what there is."""
+        left = threading.Event()
+        with self._lock:
+            may_enter = not self._is_closed
+            if may_enter:
+                self._inside.append(left)
+        try:
+            yield may_enter
+        finally:
+            left.set()
+
+    def close(self, interrupted: Callable[[BaseException], None]) -> None:
+        """Returns when all threads that entered have left; none enters any more. An interrupt, which is told, does not end the wait."""
+        while True:
+            try:
+                with self._lock:
+                    self._is_closed = True
+                for left in self._inside:
+                    while not left.wait(_POLL_S):
+                        pass
+                return
+            except BaseException as error:
+                interrupted(error)
+
+
 class _Batch:
     """Sessions on a hub of the peers, each on a thread of its own. Nothing else may use the peers until `run` has returned."""
 
@@ -335,25 +370,36 @@ class _Batch:
         todo, outcomes = iter(enumerate(requests)), {}
         turn = threading.Lock()      # of the iterator and of the callbacks
 
-        def serve(session: Any) -> None:
-            while not callbacks.cancel[0]:
-                with turn:
-                    number, request = next(todo, (0, None))
-                if request is None:
-                    return
-                try:
-                    outcomes[number] = generate(session, request._replace(on_token=self._in_turn(turn, request.on_token)), callbacks,
-                                                keep=False)
-                except BaseException as error:
-                    callbacks.fail(error)
+        users = _Users()
+
+        def serve(session: Any, end: threading.Event) -> None:
+            try:
+                with users.one() as may_enter:
+                    while may_enter and not callbacks.cancel[0]:
+                        with turn:
+                            number, request = next(todo, (0, None))
+                        if request is None:
+                            return
+                        outcomes[number] = generate(session, request._replace(on_token=self._in_turn(turn, request.on_token)), callbacks,
+                                                    keep=False)
+            except BaseException as error:
+                callbacks.fail(error)
+            finally:
+                end.set()
 
         try:
             hub = self._made(owned, "pf_hub", "pf_hub_destroy", self._library.lib.pf_hub_create, self._options)
-            threads = [threading.Thread(target=serve, args=(self._session(owned, hub),)) for _ in range(min(most, len(requests)))]
+            ends = [threading.Event() for _ in range(min(most, len(requests)))]
+            threads = [threading.Thread(target=serve, args=(self._session(owned, hub), end)) for end in ends]
             for thread in threads:
                 thread.start()
-            self._join(threads, callbacks)
+            for end in ends:
+                while not end.wait(_POLL_S):
+                    pass
+        except BaseException as error:   # Ctrl-C among them
+            callbacks.fail(error)
         finally:
+            users.close(callbacks.fail)
             _end(self._library, owned, [])
         return [outcomes[number] for number in sorted(outcomes)]
 
@@ -364,15 +410,6 @@ class _Batch:
                 return on_token(token)
 
         return call
-
-    @staticmethod
-    def _join(threads: Sequence[threading.Thread], callbacks: _Callbacks) -> None:
-        for thread in threads:
-            while thread.is_alive():
-                try:
-                    thread.join(0.1)     # a signal may have gone to another thread, and is raised here
-                except BaseException as error:   # Ctrl-C
-                    callbacks.fail(error)
 
     def _session(self, owned: list[tuple[str, Any]], hub: Any) -> Any:
         lib, options = self._library.lib, self._library.init("pf_session_options")

@@ -167,9 +167,10 @@ class CausalLMTest(unittest.TestCase):
 
         with self.assertRaisesRegex(KeyError, "criterion"):
             self.model.generate(self.prompts, stopping_criteria=fails, max_new_tokens=N_NEW)
-        threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)).start()
-        with self.assertRaises(KeyboardInterrupt):
-            self.model.generate(self.prompts * 20, max_new_tokens=200)
+        for wait_ms in (1, 2, 4, 8, 16, 32, 64, 100, 101, 102, 103, 104):
+            with self.assertRaises(KeyboardInterrupt):
+                threading.Timer(wait_ms * 1e-3, signal.raise_signal, (signal.SIGINT,)).start()
+                self.model.generate(self.prompts * 200, max_new_tokens=200)
         self.assertEqual(self.model.generate(self.prompts, max_new_tokens=N_NEW), self.texts)
 
     def test_a_mask_that_is_not_of_the_left_is_refused(self):

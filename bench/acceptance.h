@@ -47,7 +47,8 @@ typedef struct {
     pf_method method;   /* 0: by temperature */
     pf_typical typical; /* of the method typical */
     float temperature;
-    int32_t draft_len; /* as in pf_request */
+    int32_t draft_len;   /* as in pf_request */
+    const char *drafter; /* likewise; borrowed */
 } pf_acceptance_setting;
 
 enum { PF_ACCEPTANCE_REPEATS = 32 };

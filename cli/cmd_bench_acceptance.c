@@ -124,6 +124,12 @@ static bool is_measured(const pf_options *o, int32_t t, int32_t m)
     return !impossible && !same;
 }
 
+/* As pf_request.drafter. */
+static const char *asked_drafter(const pf_options *o, pf_drafter_kind kind)
+{
+    return o->draft_worker && kind != PF_DRAFTER_UNSET ? pf_setup_drafter_word(kind) : NULL;
+}
+
 static pf_status make_points(grid *g)
 {
     const pf_options *o = g->options;
@@ -137,7 +143,8 @@ static pf_status make_points(grid *g)
                 for (int32_t k = 0; k < o->n_draft_lens; k++)
                     g->points[g->n_points++] =
                         (point){ .lane = d,
-                                 .setting = { o->methods[m], o->typical, o->temperatures[t], o->draft_lens[k] } };
+                                 .setting = { o->methods[m], o->typical, o->temperatures[t], o->draft_lens[k],
+                                              asked_drafter(o, o->drafters[d]) } };
     return PF_OK;
 }
 
@@ -165,9 +172,12 @@ static void clear_grid(grid *g)
     json_decref(g->runs);
 }
 
-static bool drafts_by_model(pf_drafter_kind kind)
+/* The drafter that the setup opens: one with a model, where any has. */
+static pf_drafter_kind kind_of_setup(const pf_options *o)
 {
-    return kind != PF_DRAFTER_NGRAM && kind != PF_DRAFTER_SUFFIX;
+    for (int32_t i = 0; i < o->n_drafters; i++)
+        if (pf_setup_drafts_by_model(o->drafters[i])) return o->drafters[i];
+    return o->drafters[0];
 }
 
 /* What was not given, as a list of one; what the engines are opened for. */
@@ -180,9 +190,6 @@ static void complete(pf_options *o)
     if (!o->seed_given) o->sampling.seed = DEFAULT_SEED;
     if (!o->n_new_given) o->n_new = DEFAULT_NEW_TOKENS;
     if (o->repeats == 0) o->repeats = 1;
-    o->drafter = o->drafters[0]; /* of the setup: one with a model, where any has */
-    for (int32_t i = o->n_drafters - 1; i >= 0; i--)
-        if (drafts_by_model(o->drafters[i])) o->drafter = o->drafters[i];
     o->draft_len = 1;
     for (int32_t i = 0; i < o->n_draft_lens; i++)
         if (o->draft_lens[i] > o->draft_len) o->draft_len = o->draft_lens[i];
@@ -225,15 +232,16 @@ static pf_status warm_up(grid *g)
     return status;
 }
 
-/* The setup has the drafter of the options; the others are opened beside it. */
+/* The setup has one drafter, and the others are opened beside it; or it has a worker, which is asked for each. */
 static pf_status open_lanes(grid *g, const pf_setup *setup)
 {
     const pf_options *o = g->options;
+    const pf_drafter_kind of_setup = kind_of_setup(o);
     bool has_setups = false;
     for (int32_t i = 0; i < o->n_drafters; i++) {
         lane *l = &g->lanes[i];
         l->kind = o->drafters[i];
-        if (l->kind == o->drafter && !has_setups) {
+        if (o->draft_worker || (l->kind == of_setup && !has_setups)) {
             has_setups = true;
             l->session = setup->session;
             continue;
@@ -251,7 +259,8 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
     if (o->report_file) PF_TRY(pf_acceptance_report_check(o->report_file, g->error));
     PF_TRY(read_prompts(o, prompts, g->error));
     PF_TRY(make_points(g));
-    PF_TRY(pf_setup_open(o, true, setup, g->error));
+    const pf_options of_setup = pf_setup_options_of(o, kind_of_setup(o));
+    PF_TRY(pf_setup_open(&of_setup, true, setup, g->error));
     if (!setup->tokenizer)
         return pf_fail(g->error, PF_INVALID, "prompts need a tokenizer, and the target has no tokenizer");
     PF_TRY(open_lanes(g, setup));
@@ -277,10 +286,10 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
 static int check_drafters(const pf_command *self, const pf_options *o)
 {
     bool any_model = o->n_drafters == 0;
-    for (int32_t i = 0; i < o->n_drafters; i++) any_model |= drafts_by_model(o->drafters[i]);
+    for (int32_t i = 0; i < o->n_drafters; i++) any_model |= pf_setup_drafts_by_model(o->drafters[i]);
     for (int32_t i = 0; i < o->n_drafters || i == 0; i++) {
-        pf_options one = any_model ? pf_setup_options_of(o, o->drafters[i]) : *o;
-        one.drafter = o->drafters[i];
+        pf_options one = pf_setup_options_of(o, o->n_drafters > 0 ? o->drafters[i] : PF_DRAFTER_UNSET);
+        if (!any_model) one.draft = o->draft;
         if (!pf_setup_has_drafter(&one))
             return pf_options_misuse(self, "give one of -d DRAFT, --draft-worker ADDR and --drafter ngram or suffix");
         const int usage = pf_setup_check_drafter(self, &one);

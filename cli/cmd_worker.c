@@ -23,6 +23,7 @@ const pf_command pf_command_worker = {
     .examples = "  pilotfish worker -m models/draft --listen unix:/tmp/worker.sock\n"
                 "  pilotfish worker -m models/draft --listen 0.0.0.0:7001 --threads 1 --cores 1\n"
                 "  pilotfish worker -m models/draft --listen localhost:0 --simulate-token-ms 2\n"
+                "  pilotfish worker -m models/draft --drafter model,suffix,cascade --listen unix:/tmp/worker.sock\n"
                 "  pilotfish worker --drafter suffix --suffix-corpus 64M --listen unix:/tmp/worker.sock\n",
     .groups = groups,
     .run = run,

@@ -59,6 +59,9 @@ static const pf_option_choice color_choices[] = {
     }
 /* clang-format on */
 /* Of whatever takes --drafter. */
+#define DRAFTER_ROW(help)                                                                         \
+    ROW(0, "drafter", "LIST", help, KIND_CHOICE, .offset = AT(drafters), .count = AT(n_drafters), \
+        .choices = drafter_choices)
 #define SUFFIX_CORPUS_ROW                                                                                          \
     ROW(0, "suffix-corpus", "SIZE", "suffix, cascade: earlier outputs too, in so many bytes: 64k, 16M, 1G (none)", \
         KIND_SIZE, .of = PF_OPTION_OF_SUFFIX, .offset = AT(suffix_corpus_bytes), .min = 1 << 16, .max = 0x1p40)
@@ -150,8 +153,7 @@ static const struct pf_option_row speculation_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_ADDRESS,
         .offset = AT(draft_worker)),
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
-        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
+    DRAFTER_ROW("model; ngram, suffix: lookups; cascade: both; a worker is asked for it (model)"),
     SUFFIX_CORPUS_ROW,
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
@@ -264,8 +266,7 @@ static const struct pf_option_row worker_drafter_rows[] = {
     ROW(0, "draft-ahead", "WHEN", "draft for likely outcomes while engines verify: on, off (off)", KIND_CHOICE,
         .of = PF_OPTION_OF_MODEL, .offset = AT(draft_ahead), .choices = draft_ahead_choices),
     DRAFT_MODEL_ROWS(PF_OPTION_OF_MODEL),
-    ROW(0, "drafter", "NAME", "model; ngram, suffix: lookups, for any target, without -m; cascade (model)", KIND_CHOICE,
-        .offset = AT(drafter), .choices = drafter_choices),
+    DRAFTER_ROW("model; ngram, suffix: lookups, alone without -m; cascade: both; a choice (model)"),
     SUFFIX_CORPUS_ROW,
 };
 GROUP(pf_options_worker_drafter, "Drafter", worker_drafter_rows);
@@ -366,8 +367,7 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
-    ROW(0, "drafter", "LIST", "model; ngram, suffix: look up the text, without a model; cascade: both (model)",
-        KIND_CHOICE, .offset = AT(drafters), .count = AT(n_drafters), .choices = drafter_choices),
+    DRAFTER_ROW("model; ngram, suffix: lookups; cascade: both; a worker is asked for it (model)"),
     SUFFIX_CORPUS_ROW,
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line; - is standard input (the bundled set)",

@@ -85,9 +85,9 @@ typedef struct {
     int32_t n_logprobs; /* likeliest tokens; -1: no log-probabilities */
 
     /* speculation */
-    pf_drafter_kind drafter;
-    pf_drafter_kind drafters[PF_MAX_LIST]; /* of a bench over several */
-    int32_t n_drafters;
+    pf_drafter_kind
+        drafters[PF_MAX_LIST];    /* that are offered, the first by default; of a bench those that it measures */
+    int32_t n_drafters;           /* 0: the default */
     uint64_t suffix_corpus_bytes; /* 0: none */
     int32_t draft_len;  /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;   /* 0: by temperature */

@@ -44,6 +44,7 @@ pf_request pf_request_by_options(const pf_options *options, const pf_setup *setu
         .ignore_eos = options->ignore_eos,
         .cancel = pf_interrupt_flag(),
         .rules = options->rules,
+        .drafter = pf_setup_asked_drafter(options),
     };
     request.sampling.seed = seed;
     request.rules.bias_ids = options->bias_ids;

@@ -42,13 +42,14 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
     pf_options opened = *options;
     opened.is_worker = role == PF_ROLE_DRAFTER;
+    char words[PF_SETUP_WORDS_BYTES];
     pf_status status = pf_setup_open_engine(&opened, n_sequences, &engine, error);
     if (status == PF_OK) {
         pf_serve_options serve = plan_service(options, role, metrics, out);
         pf_role_options playing;
         status = pf_setup_plan_role(options, engine, role, &playing, error);
         if (status == PF_OK) {
-            serve.drafter = pf_setup_drafter_word(options->drafter);
+            serve.drafter = pf_setup_drafter_words(options, words);
             serve.suffix_corpus_bytes = pf_setup_corpus_bytes(options);
             serve.simulate_ns = playing.simulate_ns;
             serve.simulate_rows = playing.simulate_rows;
@@ -64,7 +65,8 @@ static pf_status serve_model(const pf_options *options, pf_role role, pf_metrics
 static pf_status serve_lookup_drafter(const pf_options *options, pf_metrics *metrics, pf_out *out, pf_error *error)
 {
     pf_serve_options serve = plan_service(options, PF_ROLE_DRAFTER, metrics, out);
-    serve.drafter = pf_setup_drafter_word(options->drafter);
+    char words[PF_SETUP_WORDS_BYTES];
+    serve.drafter = pf_setup_drafter_words(options, words);
     serve.suffix_corpus_bytes = pf_setup_corpus_bytes(options);
     serve.max_sequences = options->max_sequences;
     serve.max_context = options->context;
@@ -76,9 +78,10 @@ static pf_status serve_lookup_drafter(const pf_options *options, pf_metrics *met
 static int check_options(const pf_command *command, const pf_options *options)
 {
     const bool looks_up = pf_setup_looks_up(options);
+    char words[PF_SETUP_WORDS_BYTES];
     if (looks_up && options->model)
         return pf_options_misuse(command, "two drafters: --drafter %s takes no -m",
-                                 pf_setup_drafter_word(options->drafter));
+                                 pf_setup_drafter_words(options, words));
     if (looks_up && options->simulate_token_ns > 0)
         return pf_options_misuse(command, "--simulate-token-ms needs -m DRAFT");
     if (!looks_up && !options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");

@@ -145,9 +145,29 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
 }
 
+static bool has_kind(const pf_options *o, pf_drafter_kind kind)
+{
+    for (int32_t i = 0; i < o->n_drafters; i++)
+        if (o->drafters[i] == kind) return true;
+    return false;
+}
+
+bool pf_setup_drafts_by_model(pf_drafter_kind kind)
+{
+    return kind != PF_DRAFTER_NGRAM && kind != PF_DRAFTER_SUFFIX;
+}
+
+/* The first of those that are offered here that has a model, or PF_DRAFTER_UNSET. */
+static pf_drafter_kind first_by_model(const pf_options *o)
+{
+    for (int32_t i = 0; i < o->n_drafters; i++)
+        if (pf_setup_drafts_by_model(o->drafters[i])) return o->drafters[i];
+    return PF_DRAFTER_UNSET;
+}
+
 bool pf_setup_looks_up(const pf_options *options)
 {
-    return options->drafter == PF_DRAFTER_NGRAM || options->drafter == PF_DRAFTER_SUFFIX;
+    return !options->draft_worker && options->n_drafters > 0 && first_by_model(options) == PF_DRAFTER_UNSET;
 }
 
 const char *pf_setup_drafter_word(pf_drafter_kind kind)
@@ -159,10 +179,27 @@ const char *pf_setup_drafter_word(pf_drafter_kind kind)
     return kind == PF_DRAFTER_UNSET ? words[PF_DRAFTER_MODEL] : words[kind];
 }
 
+const char *pf_setup_drafter_words(const pf_options *options, char out[PF_SETUP_WORDS_BYTES])
+{
+    out[0] = '\0';
+    for (int32_t i = 0; i < options->n_drafters; i++)
+        pf_list_word(out, PF_SETUP_WORDS_BYTES, ",", pf_setup_drafter_word(options->drafters[i]));
+    return out;
+}
+
+const char *pf_setup_asked_drafter(const pf_options *options)
+{
+    return options->draft_worker && options->n_drafters > 0 ? pf_setup_drafter_word(options->drafters[0]) : NULL;
+}
+
+static bool has_suffixes(const pf_options *o)
+{
+    return has_kind(o, PF_DRAFTER_SUFFIX) || has_kind(o, PF_DRAFTER_CASCADE);
+}
+
 uint64_t pf_setup_corpus_bytes(const pf_options *options)
 {
-    const bool has_corpus = options->drafter == PF_DRAFTER_SUFFIX || options->drafter == PF_DRAFTER_CASCADE;
-    return has_corpus ? options->suffix_corpus_bytes : 0;
+    return has_suffixes(options) ? options->suffix_corpus_bytes : 0;
 }
 
 bool pf_setup_has_drafter(const pf_options *options)
@@ -172,26 +209,21 @@ bool pf_setup_has_drafter(const pf_options *options)
 
 int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
 {
-    const bool has_model = o->draft || o->draft_worker;
+    char words[PF_SETUP_WORDS_BYTES];
+    const pf_drafter_kind by_model = first_by_model(o);
     if (o->draft && o->draft_worker)
         return pf_options_misuse(command, "two drafters: give one of -d and --draft-worker");
-    if (pf_setup_looks_up(o) && has_model)
-        return pf_options_misuse(command, "two drafters: --drafter %s takes neither -d nor --draft-worker",
-                                 pf_setup_drafter_word(o->drafter));
-    if (o->drafter == PF_DRAFTER_MODEL && !has_model)
-        return pf_options_misuse(command, "--drafter model needs -d DRAFT or --draft-worker ADDR");
-    if (o->drafter == PF_DRAFTER_CASCADE && !o->draft)
-        return pf_options_misuse(
-            command, "--drafter cascade needs -d DRAFT: for a draft elsewhere it is an option of the worker");
+    if (o->draft_worker && o->n_drafters > 1)
+        return pf_options_misuse(command,
+                                 "--drafter %s: a worker is asked for one drafter, and says itself what it offers",
+                                 pf_setup_drafter_words(o, words));
+    if (pf_setup_looks_up(o) && o->draft)
+        return pf_options_misuse(command, "two drafters: --drafter %s takes no -d", pf_setup_drafter_words(o, words));
+    if (by_model != PF_DRAFTER_UNSET && !o->draft && !o->draft_worker)
+        return pf_options_misuse(command,
+                                 "--drafter %s needs -d DRAFT, or --draft-worker ADDR of a worker that offers it",
+                                 pf_setup_drafter_word(by_model));
     return PF_EXIT_DONE;
-}
-
-static bool has_suffixes(const pf_options *o)
-{
-    bool has = o->drafter == PF_DRAFTER_SUFFIX || o->drafter == PF_DRAFTER_CASCADE;
-    for (int32_t i = 0; i < o->n_drafters; i++)
-        has |= o->drafters[i] == PF_DRAFTER_SUFFIX || o->drafters[i] == PF_DRAFTER_CASCADE;
-    return has;
 }
 
 /* What would give such an option an effect; NULL: it has one. */
@@ -204,7 +236,7 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
     case PF_OPTION_OF_CONTEXT: return o->model || o->draft || (o->listen && pf_setup_looks_up(o)) ? NULL : "-m MODEL";
-    case PF_OPTION_OF_SUFFIX: return has_suffixes(o) ? NULL : "--drafter suffix or cascade";
+    case PF_OPTION_OF_SUFFIX: return has_suffixes(o) && !o->draft_worker ? NULL : "--drafter suffix or cascade here";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;
@@ -244,8 +276,9 @@ static pf_status make_verifier(const pf_options *options, const pf_setup_service
 static pf_status make_drafter(const pf_options *options, const pf_setup_service *service, bool compares,
                               pf_setup *setup, pf_error *error)
 {
+    char words[PF_SETUP_WORDS_BYTES];
     pf_drafter_options make = { .size = sizeof make,
-                                .drafter = pf_setup_drafter_word(options->drafter),
+                                .drafter = pf_setup_drafter_words(options, words),
                                 .suffix_corpus_bytes = pf_setup_corpus_bytes(options) };
     if (options->draft) {
         PF_TRY(open_engine(options, options->draft, true, service->max_sequences, setup->target, &setup->draft, error));
@@ -384,8 +417,13 @@ void pf_setup_close(pf_setup *setup)
 pf_options pf_setup_options_of(const pf_options *options, pf_drafter_kind kind)
 {
     pf_options of = *options;
-    of.drafter = kind;
-    if (pf_setup_looks_up(&of)) of.draft = of.draft_worker = NULL;
+    of.n_drafters = kind != PF_DRAFTER_UNSET;
+    of.drafters[0] = kind;
+    if (pf_setup_looks_up(&of)) of.draft = NULL;
+    of.n_given = 0;
+    for (int32_t i = 0; i < options->n_given; i++) /* but for what is of another drafter of the list */
+        if (options->given[i]->of != PF_OPTION_OF_SUFFIX || has_suffixes(&of) || !has_suffixes(options))
+            of.given[of.n_given++] = options->given[i];
     return of;
 }
 

@@ -41,11 +41,19 @@ void pf_setup_warn_of_idle_options(const pf_options *options);
 PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,
                                          pf_role_options *out, pf_error *error);
 
-/* Whether the drafter has no model: --drafter ngram, suffix. */
+/* Whether the drafters of this process have no model: --drafter ngram, suffix. */
 bool pf_setup_looks_up(const pf_options *options);
 
-/* The word of --drafter, as pf_drafter_options has it. */
+/* A word of --drafter; whether it has a model. */
 const char *pf_setup_drafter_word(pf_drafter_kind kind);
+bool pf_setup_drafts_by_model(pf_drafter_kind kind);
+
+/* The words of --drafter, as pf_drafter_options has them; "" where it was not given. Returns out. */
+enum { PF_SETUP_WORDS_BYTES = 160 };
+const char *pf_setup_drafter_words(const pf_options *options, char out[PF_SETUP_WORDS_BYTES]);
+
+/* What a worker elsewhere is asked for, as pf_request.drafter; NULL: its default, or the drafter is here. */
+const char *pf_setup_asked_drafter(const pf_options *options);
 
 /* --suffix-corpus, where the drafter has one; else 0. */
 uint64_t pf_setup_corpus_bytes(const pf_options *options);
@@ -94,7 +102,7 @@ PF_MUST_USE pf_status pf_setup_make_session(const pf_setup *setup, bool with_dra
 PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
 
-/* Of the options those that name the drafter of this kind: of a lookup no model. */
+/* Of the options those that name the drafter of this kind: of a lookup in this process no model. */
 pf_options pf_setup_options_of(const pf_options *options, pf_drafter_kind kind);
 
 /* Another drafter for the setup's verifier, whose one text at a time it shares. Errors as pf_setup_open. The caller ends it with

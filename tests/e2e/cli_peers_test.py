@@ -226,6 +226,35 @@ class Lossless(Case):
                         ["generate", "-m", self.target, "-p", "a", "--drafter", "cascade"]):
             self.assert_fails(*command, code=2, saying=["-m MODEL" if command[0] == "worker" else "needs -d DRAFT"])
 
+    def test_a_worker_of_several_drafters_has_the_one_that_is_asked_for(self):
+        command = ["generate", "-m", self.target, "-p", PROMPT, "-n", 120, "--draft-len", "4"]
+        plain = self.generate("-n", 120)["tokens"]
+        offered = ["suffix", "model", "cascade", "ngram"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("several"), "--drafter", ",".join(offered)) as worker:
+            there = ["--draft-worker", worker.address]
+            passes = {}
+            for drafter in ([], *(["--drafter", word] for word in offered)):
+                with self.subTest(drafter):
+                    result = self.run_ok(*command, *there, *drafter, "--json")
+                    self.assertEqual((result.json["tokens"], result.err), (plain, ""))
+                    passes[drafter[1] if drafter else ""] = result.json["speculation"]["draft_passes"]
+            self.assertEqual((passes[""], passes["suffix"], passes["ngram"]), (0, 0, 0))
+            self.assertGreater(passes["model"], 0)
+            prompts = self.root / "asked.txt"
+            prompts.write_text("the the the\nother\n")
+            runs = self.run_json("bench", "acceptance", "-m", self.target, *there, "--prompts", prompts, "-n", "24", "--drafter",
+                                 ",".join(offered), "--draft-len", "2,3")["runs"]
+            self.assertEqual([(r["drafter"], r["draft_len"]) for r in runs], [(d, k) for d in offered for k in (2, 3)])
+            self.assertEqual({(r["identical"], r["text_checksum"]) for r in runs}, {(2, runs[0]["text_checksum"])})
+            self.assertEqual(worker.end(), 0)
+        with self.pilotfish.serve_lookup("ngram,suffix", self.socket("lookups")) as worker:
+            self.assert_fails(*command, "--draft-worker", worker.address, "--drafter", "model",
+                              saying=["drafter is model, but what is offered is ngram, suffix"])
+            self.assertEqual(self.run_json(*command, "--draft-worker", worker.address, "--drafter", "suffix")["tokens"], plain)
+        near = self.run_json(*command, "-d", self.draft, "--drafter", ",".join(offered))
+        self.assertEqual((near["tokens"], near["speculation"]["draft_passes"]), (plain, 0))
+        self.assert_fails("worker", "--drafter", "suffix,model", "--listen", self.socket("none"), code=2, saying=["-m MODEL"])
+
     def test_clients_of_one_worker_do_not_share_a_corpus(self):
         """The second stream gets as little from the corpus as the first: both have one request, of the same text."""
         command = ["generate", "-m", self.target, "-p", PROMPT, "-n", 80, "--json"]

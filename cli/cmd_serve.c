@@ -23,6 +23,8 @@ typedef struct {
     pf_api_keys *keys;
     pf_metrics *metrics;
     pf_serve_sessions sessions;
+    pf_model_info drafter_info; /* of a drafter here */
+    const char *drafters[PF_MAX_DRAFTERS];
 } service;
 
 /* The last part of a path that is there; a name of a repository is whole. */
@@ -46,6 +48,8 @@ static pf_status open_service(service *s, pf_error *error)
     const pf_status status = pf_chat_open_template(o, &s->chat_template, &s->no_chat_template);
     if (status != PF_OK && (o->chat_template || status != PF_UNAVAILABLE))
         return pf_fail(error, status, "%s", s->no_chat_template.text);
+    if (s->setup.drafter) PF_TRY(pf_peer_info(s->setup.drafter, &s->drafter_info, error));
+    for (int32_t i = 0; i < s->drafter_info.n_drafters; i++) s->drafters[i] = s->drafter_info.drafters[i];
     pf_chat_find_ends(o, &s->setup, s->chat_template, &s->ends);
     return pf_serve_sessions_open(o, &s->setup, how.max_sequences, s->metrics, &s->sessions, error);
 }
@@ -88,6 +92,9 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .n_chat_ends = s->ends.n,
                  .keeps_prompts = !s->options->verifier && !s->options->prefix_cache_off,
                  .max_waiting = WAITING,
+                 .drafters = s->drafters,
+                 .n_drafters = s->drafter_info.n_drafters,
+                 .drafter = pf_setup_asked_drafter(s->options),
                  .draft_len = s->options->draft_len > 0 ? s->options->draft_len : 0,
                  .method = s->options->method,
                  .typical = s->options->typical,

@@ -118,6 +118,9 @@ static pf_status open_metrics(pf_hub *hub, pf_error *error)
     pf_metrics *metrics = hub->options.metrics ? hub->options.metrics : hub->own_metrics;
     PF_TRY(pf_traffic_create(metrics, PF_SERVICE_VERIFIER, verifier->info.model_id, &hub->traffic, error));
     pf_dispatch_count_in(verifier->dispatch, hub->traffic);
+    const hub_lane *drafter = &hub->lanes[PF_SERVICE_DRAFTER];
+    if (drafter->near)
+        PF_TRY(pf_traffic_name_drafters(hub->traffic, metrics, verifier->info.model_id, &drafter->info, error));
     return PF_OK;
 }
 

@@ -1,6 +1,8 @@
 /* What both links of a request have in common. */
 #include "engine/run.h"
 
+#include <stdio.h>
+
 #include "base/checked.h"
 #include "base/stop.h"
 #include "engine/roles.h"
@@ -92,6 +94,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
     };
     open->rules.n_prompt = q->n_prompt;
     if (far) open->rules.allow = NULL;
+    if (!far && q->drafter) snprintf(open->drafter, sizeof open->drafter, "%s", q->drafter); /* figures of a hub */
     if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
     return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);
 }

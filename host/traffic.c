@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -17,8 +18,16 @@ static const double SEQUENCE_S[] = { 0.01, 0.03, 0.1,  0.3,  0.5,  0.8,  1.0,   
                                      15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0 };
 static const double NANOSECONDS = 1e-9;
 
+/* Of one drafter's proposals. */
+typedef struct {
+    char name[PF_DRAFTER_NAME_BYTES];
+    pf_counter *drafts, *drafted, *accepted;
+} drafter_counters;
+
 struct pf_traffic {
     bool verifies;
+    drafter_counters drafters[PF_MAX_DRAFTERS]; /* [n_drafters] */
+    int32_t n_drafters;                         /* 0: they are not named */
     pf_gauge *running, *waiting, *cache_usage, *pages;
     pf_counter *opened, *prompt_tokens, *new_tokens, *cache_queries, *cache_hits, *evicted;
     pf_counter *drafts, *drafted, *accepted, *accepted_to[PF_MAX_DRAFT_TOKENS];
@@ -151,7 +160,42 @@ pf_status pf_traffic_create(pf_metrics *metrics, pf_service service, const char 
     return PF_OK;
 }
 
+static pf_status count_drafter(const maker *m, const char *name, const char *help, const char *drafter,
+                               pf_counter **out)
+{
+    pf_metric_spec spec = spec_of(m, name, help);
+    spec.labels[spec.n_labels++] = (pf_metric_label){ "drafter", drafter };
+    return pf_metrics_counter(m->metrics, &spec, out, m->error);
+}
+
+pf_status pf_traffic_name_drafters(pf_traffic *t, pf_metrics *metrics, const char *model_name,
+                                   const pf_model_info *drafter, pf_error *error)
+{
+    const maker m = { metrics, model_name, NULL, error };
+    for (int32_t i = 0; i < drafter->n_drafters; i++) {
+        const char *name = drafter->drafters[i];
+        drafter_counters *d = &t->drafters[i];
+        snprintf(d->name, sizeof d->name, "%s", name);
+        PF_TRY(count_drafter(&m, "pilotfish:drafter_drafts_total", "Proposals that were verified, by their drafter.",
+                             name, &d->drafts));
+        PF_TRY(
+            count_drafter(&m, "pilotfish:drafter_draft_tokens_total", "Tokens of these proposals.", name, &d->drafted));
+        PF_TRY(count_drafter(&m, "pilotfish:drafter_accepted_tokens_total", "Tokens that were accepted.", name,
+                             &d->accepted));
+    }
+    t->n_drafters = drafter->n_drafters;
+    return PF_OK;
+}
+
 /* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static int32_t place_of(const pf_traffic *t, const char *drafter)
+{
+    if (drafter[0] == '\0') return t->n_drafters > 0;
+    for (int32_t i = 0; i < t->n_drafters; i++)
+        if (strcmp(t->drafters[i].name, drafter) == 0) return 1 + i;
+    return 0;
+}
 
 /* An open of round 0 is a request; a later one repairs a sequence, whose request goes on. */
 void pf_traffic_open(pf_traffic *t, pf_traffic_sequence *s, const pf_open *open, uint64_t waited_ns)
@@ -159,7 +203,8 @@ void pf_traffic_open(pf_traffic *t, pf_traffic_sequence *s, const pf_open *open,
     if (!t || open->next_round > 0) return;
     if (s->opened_ns > 0) pf_traffic_close(t, s); /* its next request */
     const uint64_t now_ns = pf_now_ns();
-    *s = (pf_traffic_sequence){ .opened_ns = waited_ns < now_ns ? now_ns - waited_ns : now_ns };
+    *s = (pf_traffic_sequence){ .opened_ns = waited_ns < now_ns ? now_ns - waited_ns : now_ns,
+                                .drafter = place_of(t, open->drafter) };
     pf_counter_add(t->opened, 1);
     pf_counter_add(t->prompt_tokens, (uint64_t)(open->n_tokens > 0 ? open->n_tokens : 0));
 }
@@ -170,12 +215,18 @@ void pf_traffic_proposal(pf_traffic *t, pf_traffic_sequence *s, const pf_proposa
     s->n_proposed = pf_tree_depth(proposal->parents, pf_min(proposal->n_tokens, PF_MAX_DRAFT_TOKENS));
 }
 
-static void count_judged(pf_traffic *t, int32_t n_proposed, int32_t n_accepted)
+static void count_judged(pf_traffic *t, int32_t drafter, int32_t n_proposed, int32_t n_accepted)
 {
-    n_accepted = pf_min(n_accepted, n_proposed);
+    n_accepted = n_accepted > 0 ? pf_min(n_accepted, n_proposed) : 0;
+    const drafter_counters *by = drafter > 0 ? &t->drafters[drafter - 1] : NULL;
+    if (by) {
+        pf_counter_add(by->drafts, 1);
+        pf_counter_add(by->drafted, (uint64_t)n_proposed);
+        pf_counter_add(by->accepted, (uint64_t)n_accepted);
+    }
     pf_counter_add(t->drafts, 1);
     pf_counter_add(t->drafted, (uint64_t)n_proposed);
-    if (n_accepted > 0) pf_counter_add(t->accepted, (uint64_t)n_accepted);
+    pf_counter_add(t->accepted, (uint64_t)n_accepted);
     for (int32_t i = 0; i < n_accepted; i++) pf_counter_add(t->accepted_to[i], 1);
 }
 
@@ -194,7 +245,7 @@ static void count_times(pf_traffic *t, pf_traffic_sequence *s, uint64_t n_tokens
 void pf_traffic_verdict(pf_traffic *t, pf_traffic_sequence *s, const pf_verdict *verdict)
 {
     if (!t || verdict->n_tokens < 0) return;
-    if (s->n_proposed > 0) count_judged(t, s->n_proposed, verdict->n_accepted);
+    if (s->n_proposed > 0) count_judged(t, s->drafter, s->n_proposed, verdict->n_accepted);
     s->n_proposed = 0;
     pf_counter_add(t->new_tokens, (uint64_t)verdict->n_tokens);
     if (t->verifies && verdict->n_tokens > 0 && s->opened_ns > 0) count_times(t, s, (uint64_t)verdict->n_tokens);

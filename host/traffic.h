@@ -21,12 +21,18 @@ typedef struct pf_traffic pf_traffic;
 typedef struct {
     uint64_t opened_ns, token_ns; /* when it was opened, and when its latest tokens were committed; 0: none yet */
     int32_t n_proposed;           /* tokens of the proposal without a verdict, along its longest path */
+    int32_t drafter; /* whose proposals it has: 1 + its place among those that are named; 0: none of them */
 } pf_traffic_sequence;
 
 /* The series of a peer of that service, by the name of its model. Errors as pf_metrics_counter. The metrics are borrowed. End it
  * with free(). */
 PF_MUST_USE pf_status pf_traffic_create(pf_metrics *metrics, pf_service service, const char *model_name,
                                         pf_traffic **out, pf_error *error);
+
+/* Counts the proposals of these drafters (pf_model_info.drafters) by their names, too; a sequence that names none has the first. Before
+ * the first open. Errors as pf_metrics_counter. */
+PF_MUST_USE pf_status pf_traffic_name_drafters(pf_traffic *traffic, pf_metrics *metrics, const char *model_name,
+                                               const pf_model_info *drafter, pf_error *error);
 
 /* What passes. traffic NULL: not counted. */
 void pf_traffic_open(pf_traffic *traffic, pf_traffic_sequence *s, const pf_open *open, uint64_t waited_ns);

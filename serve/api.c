@@ -89,12 +89,20 @@ static void get_openapi(pf_api *api, pf_http_exchange *x)
     pf_http_reply(x, 200, pf_api_json_type, (const char *)pf_openapi, pf_openapi_bytes);
 }
 
+static json_t *drafter_names(const pf_api *api)
+{
+    json_t *names = json_array();
+    for (int32_t i = 0; i < api->options.n_drafters; i++)
+        json_array_append_new(names, json_string(api->options.drafters[i]));
+    return names;
+}
+
 static json_t *model_document(const pf_api *api)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:b, s:b}", "id", api->options.model, "object", "model", "created",
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:b, s:b, s:o}", "id", api->options.model, "object", "model", "created",
                      (json_int_t)api->created, "owned_by", "pilotfish", "max_model_len", api->options.max_context,
                      "has_chat_template", api->options.chat_template != NULL, "has_drafter",
-                     api->options.plain_sessions != NULL);
+                     api->options.plain_sessions != NULL, "drafters", drafter_names(api));
 }
 
 static void get_models(pf_api *api, pf_http_exchange *x)

@@ -34,11 +34,16 @@ typedef struct {
     int32_t max_context, n_ids; /* tokens of a text; ids that a prompt may have are below n_ids */
     const int32_t *chat_ends;   /* [n_chat_ends] that end an answer of a chat */
     int32_t n_chat_ends;
-    bool keeps_prompts;         /* the KV cache, for later texts */
-    int32_t max_waiting;        /* texts that wait for a session */
-    int32_t draft_len;          /* of requests that do not say: 0: the drafter chooses */
-    pf_method method;           /* likewise, above temperature 0 */
-    pf_typical typical;         /* likewise, of the method typical */
+    bool keeps_prompts;  /* the KV cache, for later texts */
+    int32_t max_waiting; /* texts that wait for a session */
+    int32_t draft_len;   /* of requests that do not say: 0: the drafter chooses */
+    pf_method method;    /* likewise, above temperature 0 */
+    pf_typical typical;  /* likewise, of the method typical */
+    const char *drafter; /* likewise: as pf_request.drafter */
+
+    const char *const
+        *drafters; /* [n_drafters] that requests may name; none: a drafter elsewhere says itself, when it is asked */
+    int32_t n_drafters;
     const pf_api_keys *keys;    /* NULL: none is asked for */
     pf_metrics *metrics;        /* of /metrics */
     pf_tool_format tool_format; /* of the template */

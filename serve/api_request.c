@@ -486,6 +486,13 @@ static bool read_method(const json_t *value, pf_api_request *out, pf_api_error *
                          "\"coupled\" or \"typical\"");
 }
 
+static bool read_drafter(const json_t *value, pf_api_request *out, pf_api_error *error)
+{
+    out->drafter = json_string_value(value);
+    return (out->drafter && out->drafter[0]) ||
+           pf_api_refuse(error, 400, "speculative.drafter", "speculative.drafter: expected a drafter's name");
+}
+
 static bool read_speculative(const char *param, const json_t *value, pf_api_request *out, pf_api_error *error)
 {
     const char *key;
@@ -501,6 +508,8 @@ static bool read_speculative(const char *param, const json_t *value, pf_api_requ
             read = read_draft_len(item, out, error);
         else if (strcmp(key, "method") == 0)
             read = read_method(item, out, error);
+        else if (strcmp(key, "drafter") == 0)
+            read = read_drafter(item, out, error);
         else if (strcmp(key, "epsilon") == 0)
             read = read_float("speculative.epsilon", item, 0, 1, &out->typical.epsilon, error);
         else if (strcmp(key, "delta") == 0)

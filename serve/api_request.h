@@ -57,7 +57,8 @@ typedef struct {
     bool speculates, marks_drafted;
     int32_t draft_len; /* 0: the drafter chooses */
     pf_method method;
-    pf_typical typical; /* of the method typical */
+    pf_typical typical;  /* of the method typical */
+    const char *drafter; /* NULL: the default */
 } pf_api_request;
 
 /* The body of a request, an object; PF_API_MAX_DEPTH deep at most. The caller ends *out with json_decref. */

@@ -282,6 +282,12 @@ static pf_typical choose_typical(const completion *c)
                          .delta = given.delta > 0.0f ? given.delta : otherwise.delta };
 }
 
+static const char *choose_drafter(const completion *c)
+{
+    if (!c->request.speculates) return NULL;
+    return c->request.drafter ? c->request.drafter : c->api->options.drafter;
+}
+
 static pf_request make_request(const choice *ch)
 {
     const completion *c = ch->of;
@@ -297,6 +303,7 @@ static pf_request make_request(const choice *ch)
         .method = choose_method(c),
         .typical = choose_typical(c),
         .draft_len = draft_length(c, choose_method(c)),
+        .drafter = choose_drafter(c),
         .stop_tokens = ends_chat ? o->chat_ends : NULL,
         .n_stop_tokens = ends_chat ? o->n_chat_ends : 0,
         .ignore_eos = c->request.ignore_eos,
@@ -325,6 +332,7 @@ static void take_figures(choice *ch, const pf_result *result)
     u->fallback_rounds = s->fallback_rounds;
     u->drafted = s->drafted;
     u->accepted = s->accepted;
+    memcpy(u->drafter, result->drafter, sizeof u->drafter);
     ch->reply.finish = ch->text.stopped ? PF_FINISH_STOP : result->finish;
     ch->reply.stop = ch->text.stopped ? ch->of->request.stops[ch->text.stop] : NULL;
 }
@@ -417,6 +425,7 @@ static pf_usage sum_usage(const completion *c)
         sum.fallback_rounds += u->fallback_rounds;
         sum.drafted += u->drafted;
         sum.accepted += u->accepted;
+        memcpy(sum.drafter, u->drafter, sizeof sum.drafter); /* the same of all */
     }
     return sum;
 }
@@ -502,6 +511,24 @@ static bool check_rules(const completion *c, pf_api_error *error)
     pf_error why = { 0 };
     return pf_logit_rules_check(&c->request.rules, c->api->options.n_ids, &why) == PF_OK ||
            pf_api_refuse(error, 400, "logit_bias", "%s", why.text); /* the rest has been checked as it was read */
+}
+
+/* A worker elsewhere says itself what it offers, once the text begins. */
+static bool check_drafter(const completion *c, pf_api_error *error)
+{
+    static const char param[] = "speculative.drafter";
+    const pf_api_options *o = &c->api->options;
+    const char *asked = c->request.speculates ? c->request.drafter : NULL;
+    char offered[PF_MAX_DRAFTERS * (PF_DRAFTER_NAME_BYTES + 1)] = "";
+    if (!asked) return true;
+    if (!o->plain_sessions)
+        return pf_api_refuse(error, 400, param, "%s is %.40s, but there is no drafter here", param, asked);
+    for (int32_t i = 0; i < o->n_drafters; i++) {
+        if (strcmp(o->drafters[i], asked) == 0) return true;
+        pf_list_word(offered, sizeof offered, ", ", o->drafters[i]);
+    }
+    return o->n_drafters == 0 ||
+           pf_api_refuse(error, 400, param, "%s is %.40s, but what is offered is %s", param, asked, offered);
 }
 
 static bool draw_seed(pf_api_request *r, pf_api_error *error)
@@ -634,7 +661,7 @@ static bool prepare(completion *c, pf_api_kind kind, pf_api_error *error)
     size_t n_bytes;
     const char *body = pf_http_body(c->exchange, &n_bytes);
     return pf_api_request_parse(kind, body, n_bytes, &c->request, error) &&
-           pf_api_check_model(c->api, c->request.model, error) && check_rules(c, error) &&
+           pf_api_check_model(c->api, c->request.model, error) && check_rules(c, error) && check_drafter(c, error) &&
            draw_seed(&c->request, error) && name_it(c, error) && make_grammar(c, error) && make_order(c, error) &&
            allocate(c, error) && read_prompts(c, error) && make_choices(c, error);
 }

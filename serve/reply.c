@@ -10,8 +10,9 @@
 
 json_t *pf_reply_speculation(const pf_usage *u)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "rounds", (json_int_t)u->rounds, "fallback_rounds",
-                     (json_int_t)u->fallback_rounds, "drafted", (json_int_t)u->drafted, "accepted",
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "drafter",
+                     u->drafter[0] ? json_string(u->drafter) : json_null(), "rounds", (json_int_t)u->rounds,
+                     "fallback_rounds", (json_int_t)u->fallback_rounds, "drafted", (json_int_t)u->drafted, "accepted",
                      (json_int_t)u->accepted, "acceptance_rate", pf_json_ratio((double)u->accepted, (double)u->drafted),
                      "mean_accepted_length",
                      u->rounds > 0 ? pf_json_number(1.0 + (double)u->accepted / (double)u->rounds) : json_null());

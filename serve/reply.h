@@ -18,6 +18,7 @@
 typedef struct {
     int64_t n_prompt, n_cached, n_completion; /* tokens; cached: of the prompt, that were not computed again */
     int64_t rounds, fallback_rounds, drafted, accepted;
+    char drafter[PF_DRAFTER_NAME_BYTES]; /* as pf_result.drafter */
 } pf_usage;
 
 typedef struct {

@@ -209,7 +209,7 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     if (!server->config.metrics) return PF_OK;
     PF_TRY(pf_traffic_create(server->config.metrics, service, info.model_id, &server->traffic[service], error));
     pf_dispatch_count_in(server->dispatch[service], server->traffic[service]);
-    return PF_OK;
+    return pf_traffic_name_drafters(server->traffic[service], server->config.metrics, info.model_id, &info, error);
 }
 
 static void log_if_memory_is_scarce(const pf_server_config *config, const pf_message_budget *room)

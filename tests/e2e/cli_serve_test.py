@@ -272,6 +272,44 @@ class Drafters(ServeCase):
     def test_cascade(self):
         self.check("--drafter", "cascade", "-d", self.draft)
 
+    def check_chosen(self, server, offered):
+        """Requests at once, each with the next drafter, have the text of plain decoding; the figures name the drafter."""
+        client = Client(server.address)
+        plain = client.post(TEXT, self.greedy(speculative={"enabled": False})).json
+        self.assertIsNone(plain["usage"]["speculative"]["drafter"])
+        names = [*offered, *offered, None]
+        replies = at_once([lambda d=d: client.post(TEXT, self.greedy(speculative={"draft_len": 4, "drafter": d})) for d in names])
+        self.assertEqual([r.status for r in replies], [200] * len(names), replies[0].body)
+        self.assertEqual({r.json["choices"][0]["text"] for r in replies}, {plain["choices"][0]["text"]})
+        self.assertEqual([r.json["usage"]["speculative"]["drafter"] for r in replies], [*names[:-1], offered[0]])
+        return client
+
+    def test_each_request_has_the_drafter_that_it_names(self):
+        offered = ["model", "suffix", "cascade", "ngram"]
+        with self.serve("-d", self.draft, "--drafter", ",".join(offered)) as server:
+            client = self.check_chosen(server, offered)
+            self.assertEqual(client.get("/v1/models").json["data"][0]["drafters"], offered)
+            for name in offered:
+                self.assertRegex(client.get("/metrics").body.decode(), rf'pilotfish:drafter_drafts_total{{[^}}]*drafter="{name}"}} [1-9]')
+            self.assert_refused(client.post(TEXT, self.greedy(speculative={"drafter": "tree"})), 400, "speculative.drafter",
+                                "speculative.drafter is tree, but what is offered is model, suffix, cascade, ngram")
+            self.assertEqual(client.post(TEXT, self.greedy(speculative={"drafter": "tree", "enabled": False})).status, 200)
+        with self.serve() as server:
+            self.assert_refused(Client(server.address).post(TEXT, self.greedy(speculative={"drafter": "model"})), 400,
+                                "speculative.drafter", "there is no drafter here")
+
+    def test_each_request_has_the_drafter_of_a_worker_that_it_names(self):
+        offered = ["suffix", "model"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("chosen"), "--drafter", ",".join(offered)), \
+                self.serve("--draft-worker", self.socket("chosen"), "--max-sequences", 4) as server:
+            client = self.check_chosen(server, offered)
+            reply = client.post(TEXT, self.greedy(speculative={"drafter": "ngram"}))
+            self.assert_refused(reply, 400, None, "drafter is ngram, but what is offered is suffix, model")
+        with self.pilotfish.serve("worker", self.draft, self.socket("asked"), "--drafter", ",".join(offered)), \
+                self.serve("--draft-worker", self.socket("asked"), "--drafter", "model") as server:
+            reply = Client(server.address).post(TEXT, self.greedy()).json
+            self.assertEqual(reply["usage"]["speculative"]["drafter"], "model")
+
 
 class OtherApis(ServeCase):
     """OpenAI's responses and Anthropic's messages: the text of the same chat."""

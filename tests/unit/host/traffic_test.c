@@ -69,6 +69,35 @@ static void proposals_count_when_they_are_judged_and_by_position(void **state)
     end(&c);
 }
 
+static void proposals_count_by_the_drafter_of_their_sequence(void **state)
+{
+    (void)state;
+    static counted c;
+    begin(&c, PF_SERVICE_DRAFTER);
+    pf_error error = { 0 };
+    static const pf_model_info info = { .drafters = { "model", "suffix" }, .n_drafters = 2 };
+    assert_ok(pf_traffic_name_drafters(c.traffic, c.metrics, "tiny", &info, &error), error);
+    static const struct {
+        const char *name;
+        int32_t n_proposed, n_accepted;
+    } sequences[] = { { "", 4, 1 }, { "model", 3, 3 }, { "suffix", 8, 5 }, { "of-others", 16, 16 } };
+    for (size_t i = 0; i < PF_COUNT(sequences); i++) {
+        pf_traffic_sequence s = { 0 };
+        pf_open open = { .n_tokens = 1 };
+        strcpy(open.drafter, sequences[i].name);
+        pf_traffic_open(c.traffic, &s, &open, 0);
+        judge(&c, &s, sequences[i].n_proposed, sequences[i].n_accepted);
+    }
+    assert_prints(&c, "pilotfish:drafter_drafts_total{model_name=\"tiny\",engine=\"0\",drafter=\"model\"} 2\n");
+    assert_prints(&c, "pilotfish:drafter_draft_tokens_total{model_name=\"tiny\",engine=\"0\",drafter=\"model\"} 7\n");
+    assert_prints(&c,
+                  "pilotfish:drafter_accepted_tokens_total{model_name=\"tiny\",engine=\"0\",drafter=\"model\"} 4\n");
+    assert_prints(&c,
+                  "pilotfish:drafter_accepted_tokens_total{model_name=\"tiny\",engine=\"0\",drafter=\"suffix\"} 5\n");
+    assert_prints(&c, "vllm:spec_decode_num_accepted_tokens_total{model_name=\"tiny\",engine=\"0\"} 25\n");
+    end(&c);
+}
+
 static void first_token_is_timed_from_the_open_and_the_rest_by_token(void **state)
 {
     (void)state;
@@ -128,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proposals_count_when_they_are_judged_and_by_position),
+        cmocka_unit_test(proposals_count_by_the_drafter_of_their_sequence),
         cmocka_unit_test(first_token_is_timed_from_the_open_and_the_rest_by_token),
         cmocka_unit_test(a_repaired_sequence_is_no_new_one_and_its_next_request_is),
         cmocka_unit_test(a_drafter_counts_what_its_verdicts_accept),

@@ -29,14 +29,14 @@ static void assert_refused(pf_api_kind kind, const char *body, int32_t status, c
 static void every_parameter_of_a_chat_is_read(void **state)
 {
     (void)state;
-    pf_api_request r =
-        must_parse(PF_API_CHAT,
-                   "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"n\": 3,"
-                   "\"max_completion_tokens\": 9, \"temperature\": 0.5, \"top_p\": 0.25, \"top_k\": 7, \"min_p\": "
-                   "0.125, \"typical_p\": 0.75,"
-                   "\"seed\": 11, \"stop\": [\"a\", \"bc\"], \"ignore_eos\": true, \"stream\": true,"
-                   "\"stream_options\": {\"include_usage\": true},"
-                   "\"speculative\": {\"enabled\": false, \"draft_len\": 5, \"method\": \"coupled\", \"mark\": true}}");
+    pf_api_request r = must_parse(
+        PF_API_CHAT, "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"n\": 3,"
+                     "\"max_completion_tokens\": 9, \"temperature\": 0.5, \"top_p\": 0.25, \"top_k\": 7, \"min_p\": "
+                     "0.125, \"typical_p\": 0.75,"
+                     "\"seed\": 11, \"stop\": [\"a\", \"bc\"], \"ignore_eos\": true, \"stream\": true,"
+                     "\"stream_options\": {\"include_usage\": true},"
+                     "\"speculative\": {\"enabled\": false, \"draft_len\": 5, \"method\": \"coupled\", \"mark\": true, "
+                     "\"drafter\": \"suffix\"}}");
     assert_string_equal(r.model, "m");
     assert_int_equal(r.n, 3);
     assert_int_equal(r.max_tokens, 9);
@@ -50,6 +50,7 @@ static void every_parameter_of_a_chat_is_read(void **state)
     assert_true(!r.speculates && r.marks_drafted);
     assert_int_equal(r.draft_len, 5);
     assert_int_equal(r.method, PF_METHOD_COUPLED);
+    assert_string_equal(r.drafter, "suffix");
     pf_api_request_end(&r);
 }
 
@@ -143,6 +144,8 @@ static void what_would_change_the_text_is_refused_by_name(void **state)
         { "\"stream_options\": {\"color\": true}", "stream_options" },
         { "\"speculative\": {\"draft_len\": 65}", "speculative.draft_len" },
         { "\"speculative\": {\"method\": \"psychic\"}", "speculative.method" },
+        { "\"speculative\": {\"drafter\": 1}", "speculative.drafter" },
+        { "\"speculative\": {\"drafter\": \"\"}", "speculative.drafter" },
         { "\"speculative\": {\"method\": \"greedy\"}", "speculative.method" },
         { "\"speculative\": {\"depth\": 1}", "speculative" },
     };

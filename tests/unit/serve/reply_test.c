@@ -89,11 +89,17 @@ static void speculation_is_in_the_usage_where_there_is_a_drafter(void **state)
     rig r;
     set_up(&r);
     r.head.has_drafter = true;
-    const pf_reply_choice choice = one_choice("Hi");
+    pf_reply_choice choice = one_choice("Hi");
     json_t *document = pf_reply_completion.whole(&r.head, &choice, 1, &choice.usage);
     const json_t *figures = json_object_get(json_object_get(document, "usage"), "speculative");
     assert_true(json_real_value(json_object_get(figures, "acceptance_rate")) == 0.25);
     assert_true(json_real_value(json_object_get(figures, "mean_accepted_length")) == 1.5);
+    assert_true(json_is_null(json_object_get(figures, "drafter")));
+    json_decref(document);
+    strcpy(choice.usage.drafter, "suffix");
+    document = pf_reply_completion.whole(&r.head, &choice, 1, &choice.usage);
+    figures = json_object_get(json_object_get(document, "usage"), "speculative");
+    assert_string_equal(json_string_value(json_object_get(figures, "drafter")), "suffix");
     json_decref(document);
 }
 

@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "bench/what_if.h"
 #include "cli/figures.h"
 #include "cli/json_out.h"
+#include "cli/processor.h"
 #include "cli/setup.h"
 
 /* ---- JSON --------------------------------------------------------------------------------------------------------- */
@@ -45,6 +47,15 @@ static json_t *rates_json(const pf_speculation *s, double (*rate_of)(const pf_sp
     for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
         json_array_append_new(rates, pf_json_number(rate_of(s, i)));
     return rates;
+}
+
+/* How many proposals were so long, to the longest. */
+static json_t *reached_json(const pf_speculation *s)
+{
+    json_t *counts = json_array();
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
+        json_array_append_new(counts, json_integer((json_int_t)s->reached[i]));
+    return counts;
 }
 
 static json_t *categories_json(const pf_acceptance_run *run)
@@ -117,11 +128,39 @@ json_t *pf_acceptance_json(const pf_options *o, pf_drafter_kind drafter, const p
     add_spread(object, f);
     json_object_set_new(object, "expected_length", pf_json_number(expected_length(setting, &f->speculation)));
     json_object_set_new(object, "per_position_conditional", rates_json(&f->speculation, pf_what_if_conditional));
+    json_object_set_new(object, "reached", reached_json(&f->speculation));
     if (o->what_if.n > 0 &&
         setting->draft_len != PF_DRAFT_LEN_AUTO) /* the rates of a chosen length are not those of any fixed one */
         json_object_set_new(object, "what_if", what_if_json(&o->what_if, &f->speculation));
     json_object_set_new(object, "by_category", categories_json(run));
     return object;
+}
+
+/* ---- what was measured on what ------------------------------------------------------------------------------------- */
+
+static void add_fact(json_t *facts, const char *name, const char *value)
+{
+    if (value) json_array_append_new(facts, json_pack("[s, s]", name, value));
+}
+
+json_t *pf_acceptance_facts(const pf_options *o)
+{
+    json_t *facts = json_array();
+    char text[256];
+    const time_t now = time(NULL);
+    struct tm utc;
+    add_fact(facts, "target", o->model ? o->model : o->verifier);
+    add_fact(facts, "draft", o->draft ? o->draft : o->draft_worker);
+    add_fact(facts, "prompts", o->prompts_file ? o->prompts_file : "the bundled questions.jsonl");
+    snprintf(text, sizeof text, "%d at most", o->n_new);
+    add_fact(facts, "tokens an answer", text);
+    pf_processor_name(text, sizeof text);
+    add_fact(facts, "processor", text);
+    if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc) > 0)
+        add_fact(facts, "measured", text);
+    snprintf(text, sizeof text, "pilotfish %s", pf_version());
+    add_fact(facts, "by", text);
+    return facts;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */

@@ -15,4 +15,7 @@ json_t *pf_acceptance_json(const pf_options *options, pf_drafter_kind drafter, c
 void pf_acceptance_print(pf_out *out, bool is_first, const pf_options *options, pf_drafter_kind drafter,
                          const pf_acceptance_setting *setting, const pf_acceptance_run *run);
 
+/* Pairs of a name and a value: what was measured, on what, when. NULL: out of memory. */
+json_t *pf_acceptance_facts(const pf_options *options);
+
 #endif

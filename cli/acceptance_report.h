@@ -10,9 +10,10 @@
  * PF_UNAVAILABLE: as below. */
 PF_MUST_USE pf_status pf_acceptance_report_check(const char *path, pf_error *error);
 
-/* runs: the array of the command's JSON document. title: of the page, any UTF-8.
+/* runs: the array of the command's JSON document, one at least. title: of the page, any UTF-8. facts: pairs of a name and a value, what
+ * was measured on what.
  * PF_UNAVAILABLE: the file cannot be written; the sentence names it. */
-PF_MUST_USE pf_status pf_acceptance_report_write(const char *path, const char *title, const json_t *runs,
-                                                 pf_error *error);
+PF_MUST_USE pf_status pf_acceptance_report_write(const char *path, const char *title, const json_t *facts,
+                                                 const json_t *runs, pf_error *error);
 
 #endif

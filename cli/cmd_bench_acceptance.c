@@ -366,8 +366,10 @@ static int run(const pf_options *given, pf_out *out)
         if (written != PF_EXIT_DONE) code = written;
     }
     if (options.report_file && json_array_size(g->runs) > 0 && code != PF_EXIT_FAILED) {
+        json_t *facts = pf_acceptance_facts(&options);
         const pf_status written = pf_acceptance_report_write(
-            options.report_file, "Speculative decoding: acceptance and speed-up", g->runs, &error);
+            options.report_file, "Speculative decoding: acceptance and speed-up", facts, g->runs, &error);
+        json_decref(facts);
         if (written != PF_OK) code = pf_out_fail_error(written, &error);
     }
     clear_grid(g);

@@ -8,25 +8,10 @@
 #include "cli/hub.h"
 #include "cli/json_out.h"
 #include "cli/model_report.h"
+#include "cli/processor.h"
 #include "cli/setup.h"
 
 /* ---- the machine ------------------------------------------------------------------------------------------------ */
-
-/* "model name" of /proc/cpuinfo, or "unknown". */
-static void processor_name(char *out, size_t capacity)
-{
-    snprintf(out, capacity, "unknown");
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    if (!file) return;
-    char line[512];
-    while (fgets(line, sizeof line, file)) {
-        if (strncmp(line, "model name", 10) != 0) continue;
-        const char *colon = strchr(line, ':');
-        if (colon) snprintf(out, capacity, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    fclose(file);
-}
 
 static json_t *usable_isas(void)
 {
@@ -39,7 +24,7 @@ static json_t *usable_isas(void)
 static json_t *cpu_json(const pf_topology *t)
 {
     char name[256];
-    processor_name(name, sizeof name);
+    pf_processor_name(name, sizeof name);
     return json_pack("{s:s, s:s, s:o, s:i, s:i, s:i, s:{s:I, s:I, s:I}, s:I}", "name", name, "isa",
                      pf_isa_name(pf_cpu_best_isa()), "isas", usable_isas(), "cores", t->n_cores, "cpus", t->n_cpus,
                      "numa_nodes", t->n_numa_nodes, "caches", "l1d_bytes", (json_int_t)t->l1d_bytes, "l2_bytes",

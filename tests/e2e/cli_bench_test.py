@@ -236,6 +236,8 @@ class Benchmarks(Case):
                 before = marginal[i - 1] if i else 1
                 if rate is not None and before:
                     self.assertAlmostEqual(rate, min(1, marginal[i] / before), places=6)
+            self.assertEqual(len(run["reached"]), len(marginal))
+            self.assertEqual(sum(run["reached"]), run["speculation"]["drafted"] - run["speculation"]["branches"])
             self.assertEqual(run["expected_length"] is None, run["draft_len"] == "auto")
             if run["draft_len"] == "auto":
                 self.assertNotIn("what_if", run)
@@ -248,6 +250,10 @@ class Benchmarks(Case):
         self.assertNotIn("<a>", text)
         self.assertNotIn("http", text)
         self.assertIn("prefers-color-scheme:dark", text)
+        for said in (f"<dd>{self.draft}</dd>", f"<dd>{prompts}</dd>", "<dt>method</dt><dd>greedy</dd>",  # the same in all runs
+                     "<dt>drafter</dt><dd>model</dd>", "<td>length 3</td>", "<td>length auto</td>", "<td>2 of 2</td>", "best length"):
+            self.assertIn(said, text)
+        self.assertNotIn("greedy, ", text)
         self.assertIn(b"best length", self.run_ok(*bench, "--what-if", "20:3:100").out)
         self.assert_fails(*bench, "--what-if", "20:3", code=2, saying=["expected STEP:PASS:TRIP"])
         self.assert_fails(*bench, "--report", self.root / "none" / "x.html", saying=["cannot be written"])
@@ -310,7 +316,9 @@ class Benchmarks(Case):
             s = measure("0.9,0.5,0.2", "3", "--report", page, "--temperature", "0.7", "--method", method)
             for rate, wanted in zip(s["per_position"], (0.9, 0.5, 0.2)):
                 self.assertAlmostEqual(rate, wanted, delta=0.06)
-        self.assertIn("synthetic", page.read_text())
+        text = page.read_text()
+        self.assertIn("<p class=warning><b>Synthetic acceptance (0.9,0.5,0.2)", text)
+        self.assertNotIn("(lossy)", text)  # said once, above
         self.assertIn(b"the text is not the model's", self.run_ok(*bench, "--draft-len", "2", "--synthetic-acceptance", "0.5").out)
         for rates, draft_len, says in [("0.5,0.6", "2", "expected a rate"), ("0.5,0.4", "3", "one for each of the 3"),
                                        ("length:4", "2", "at most 3"), ("0.5", "auto", "needs a length")]:

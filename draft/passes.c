@@ -6,10 +6,11 @@
 
 static const double DECAY = 0.99;         /* of a round's weight: a half after 69 */
 static const double DECAY_OTHERS = 0.998; /* of the certainty about a way that is not taken: a half after 346 */
-static const double BONUS = 0.8;
-static const double LEANS = 2.0;   /* tokens that the mean counts for at each position */
-static const double PRIOR = 0.5;   /* acceptance before the first verdicts, which counts for as many */
-static const double OUTLIER = 4.0; /* a stall says nothing about passes */
+static const double BONUS = 0.3;
+static const double MEAN_ROUNDS = 8.0; /* rounds that the mean of all ways counts for among those of one */
+static const double LEANS = 2.0;       /* tokens that the mean counts for at each position */
+static const double PRIOR = 0.5;       /* acceptance before the first verdicts, which counts for as many */
+static const double OUTLIER = 4.0;     /* a stall says nothing about passes */
 
 static void add(double *sum, double decay, double value)
 {
@@ -37,14 +38,27 @@ void pf_passes_observe(pf_passes_records *records, const pf_passes_round *round)
     }
 }
 
+/* Of all rounds, however they were drafted. */
+static double mean_committed(const pf_passes_records *records)
+{
+    double rounds = 0.0, committed = 0.0;
+    for (int32_t how = PF_PASSES_ONE; how < PF_N_PASSES; how++) {
+        rounds += records->of[how].rounds;
+        committed += records->of[how].committed;
+    }
+    return committed / rounds;
+}
+
 pf_passes pf_passes_choose(const pf_passes_records *records)
 {
     pf_passes best = PF_PASSES_ONE;
     double best_bound = 0.0;
+    const double mean = mean_committed(records);
     for (int32_t how = PF_PASSES_ONE; how < PF_N_PASSES; how++) {
         const pf_passes_record *r = &records->of[how];
         if (r->rounds < 0.5 || !(r->ns > 0.0)) return (pf_passes)how; /* not tried yet, or by a clock that stood */
-        const double bound = r->committed / r->ns * (1.0 + BONUS / sqrt(r->rounds));
+        const double tokens = (r->committed + MEAN_ROUNDS * mean) / (r->rounds + MEAN_ROUNDS), ns = r->ns / r->rounds;
+        const double bound = tokens / ns * (1.0 + BONUS / sqrt(r->rounds));
         if (bound <= best_bound) continue;
         best_bound = bound;
         best = (pf_passes)how;

@@ -5,11 +5,13 @@
  *      two        a second pass over these tokens: each predicted again, behind the first pass's tokens
  *      each       a pass a token, as of any other draft
  *
- *      rate(how)  = committed tokens / time of the rounds that were drafted so
+ *      rate(how)  = tokens(how) / time(how)                                          of a round that was drafted so, means
  *      how        = argmax of rate(how) * (1 + BONUS / sqrt(rounds(how)))            an upper confidence bound
  *      k          = argmax of (1 + a(0) + a(0) a(1) + ...) / (D(k) + V(k))           of one and two passes
  *
- * rounds() falls with every round that is drafted otherwise, so each way is tried again now and then. a(i) is the share of tokens at
+ * The tokens of a round vary much and its time little, so tokens(how) is regularised towards the mean of all rounds: a few rounds
+ * show the times, and many the tokens. rounds() falls with every round that is drafted otherwise, so each way is tried again now and
+ * then. a(i) is the share of tokens at
  * position i that are accepted where those before it are. D and V are the times of draft/goodput.h.
  *
  * Pure arithmetic. Threads: one at a time.

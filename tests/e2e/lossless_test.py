@@ -1,5 +1,5 @@
 """Greedy texts with speculation equal the plain ones: the bundled pair, every topology, draft length and thread count; and greedy
-and coupled ones with every drafter.
+and coupled ones with every drafter, and with the draft that proposes in one pass.
 
 Run as: lossless_test.py BINARY MODELS N_PROMPTS N_PROMPTS_OF_DRAFTERS
 
@@ -23,20 +23,23 @@ THREADS = ("1", "2")
 FULL = 3600
 
 
-DRAFTERS = (["ngram"], ["suffix"], ["suffix", "--suffix-corpus", "1M"], ["cascade", "--suffix-corpus", "1M"])
+DRAFTERS = ([], ["--drafter", "ngram"], ["--drafter", "suffix"], ["--drafter", "suffix", "--suffix-corpus", "1M"],
+            ["--drafter", "cascade", "--suffix-corpus", "1M"], ["--draft-passes", "1"], ["--draft-passes", "2"],
+            ["--draft-passes", "auto"])
 
 
-def check_drafters(pilotfish, target, draft, prompts, n_prompts):
+def check_drafters(pilotfish, models, target, prompts, n_prompts):
     """Each drafter at a fixed and at a chosen length, greedy and coupled: texts that equal the plain ones."""
     for drafter in DRAFTERS:
-        model = ["-d", draft] if drafter[0] == "cascade" else []
-        result = pilotfish.run("bench", "acceptance", "-m", target, "--drafter", *drafter, *model, "--prompts", prompts,
+        looks_up = "ngram" in drafter or "suffix" in drafter
+        model = [] if looks_up else ["-d", models / ("draft-pard" if "--draft-passes" in drafter else "draft")]
+        result = pilotfish.run("bench", "acceptance", "-m", target, *model, *drafter, "--prompts", prompts,
                                "--limit", n_prompts, "-n", "64", "--draft-len", "4,auto", "--method", "coupled",
                                "--temperature", "0,0.7", "--threads", "1", "--json", timeout=FULL)
         assert result.code == 0, f"{drafter}: {result.err}"
         assert len(result.json["runs"]) == 4, f"{drafter}: {len(result.json['runs'])} runs, expected 4"
         for run in result.json["runs"]:
-            where = f"{' '.join(drafter)}, temperature {run['temperature']}, draft length {run['draft_len']}"
+            where = f"{' '.join(drafter) or 'a model'}, temperature {run['temperature']}, draft length {run['draft_len']}"
             assert run["identical"] == n_prompts, f"{where}: {run['identical']} of {n_prompts} texts are equal"
             assert run["speculation"]["accepted"] > 0, f"{where}: nothing was accepted"
             print(f"{where}: {run['speculation']['accepted']} of {run['speculation']['drafted']} accepted", flush=True)
@@ -46,7 +49,7 @@ def main(binary, models, n_prompts, n_of_drafters):
     target, draft, prompts = models / "target", models / "draft", models / "prompts.txt"
     with tempfile.TemporaryDirectory(prefix="pilotfish-test-") as folder:
         pilotfish = Pilotfish(binary, folder)
-        check_drafters(pilotfish, target, draft, prompts, n_of_drafters)
+        check_drafters(pilotfish, models, target, prompts, n_of_drafters)
         seen = {}
 
         def measure(name, threads, *way):

@@ -4,9 +4,10 @@
 
 #include "base/checked.h"
 
-static const double DECAY = 0.99;         /* of a round's weight: a half after 69 */
-static const double DECAY_OTHERS = 0.998; /* of the certainty about a way that is not taken: a half after 346 */
-static const double BONUS = 0.3;
+static const double DECAY = 0.998;        /* of a round's weight: a half after 346 */
+static const double DECAY_OTHERS = 0.999; /* of the certainty about a way that is not taken: a half after 693 */
+static const double DECAY_TIME = 0.99, DECAY_POSITION = 0.99; /* a half after 69 */
+static const double BONUS = 0.5;
 static const double MEAN_ROUNDS = 8.0; /* rounds that the mean of all ways counts for among those of one */
 static const double LEANS = 2.0;       /* tokens that the mean counts for at each position */
 static const double PRIOR = 0.5;       /* acceptance before the first verdicts, which counts for as many */
@@ -21,20 +22,20 @@ void pf_passes_observe(pf_passes_records *records, const pf_passes_round *round)
 {
     pf_passes_record *r = &records->of[round->how];
     double ns = (double)round->ns;
-    if (r->rounds > 2.0 && ns > OUTLIER * r->ns / r->rounds) ns = OUTLIER * r->ns / r->rounds;
+    if (r->timed > 2.0 && ns > OUTLIER * r->ns / r->timed) ns = OUTLIER * r->ns / r->timed;
     for (int32_t how = PF_PASSES_ONE; how < PF_N_PASSES; how++) {
         if (how == (int32_t)round->how) continue;
-        pf_passes_record *other = &records->of[how]; /* the rate stays */
+        pf_passes_record *other = &records->of[how]; /* the mean stays */
         other->rounds *= DECAY_OTHERS;
         other->committed *= DECAY_OTHERS;
-        other->ns *= DECAY_OTHERS;
     }
     add(&r->rounds, DECAY, 1.0);
     add(&r->committed, DECAY, round->n_committed);
-    add(&r->ns, DECAY, ns);
+    add(&r->timed, DECAY_TIME, 1.0);
+    add(&r->ns, DECAY_TIME, ns);
     for (int32_t i = 0; i < round->n_judged; i++) {
-        add(&r->judged[i], DECAY, 1.0);
-        add(&r->kept[i], DECAY, i < round->n_kept ? 1.0 : 0.0);
+        add(&r->judged[i], DECAY_POSITION, 1.0);
+        add(&r->kept[i], DECAY_POSITION, i < round->n_kept ? 1.0 : 0.0);
     }
 }
 
@@ -57,7 +58,7 @@ pf_passes pf_passes_choose(const pf_passes_records *records)
     for (int32_t how = PF_PASSES_ONE; how < PF_N_PASSES; how++) {
         const pf_passes_record *r = &records->of[how];
         if (r->rounds < 0.5 || !(r->ns > 0.0)) return (pf_passes)how; /* not tried yet, or by a clock that stood */
-        const double tokens = (r->committed + MEAN_ROUNDS * mean) / (r->rounds + MEAN_ROUNDS), ns = r->ns / r->rounds;
+        const double tokens = (r->committed + MEAN_ROUNDS * mean) / (r->rounds + MEAN_ROUNDS), ns = r->ns / r->timed;
         const double bound = tokens / ns * (1.0 + BONUS / sqrt(r->rounds));
         if (bound <= best_bound) continue;
         best_bound = bound;

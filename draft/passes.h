@@ -9,9 +9,9 @@
  *      how        = argmax of rate(how) * (1 + BONUS / sqrt(rounds(how)))            an upper confidence bound
  *      k          = argmax of (1 + a(0) + a(0) a(1) + ...) / (D(k) + V(k))           of one and two passes
  *
- * The tokens of a round vary much and its time little, so tokens(how) is regularised towards the mean of all rounds: a few rounds
- * show the times, and many the tokens. rounds() falls with every round that is drafted otherwise, so each way is tried again now and
- * then. a(i) is the share of tokens at
+ * The tokens of a round vary much, and its time little. So tokens(how) is a mean over about a thousand rounds, in which easy and
+ * difficult texts even out, regularised towards the mean of all ways; time(how) is one over about a hundred. rounds() falls with every
+ * round that is drafted otherwise, so each way is tried again now and then. a(i) is the share of tokens at
  * position i that are accepted where those before it are. D and V are the times of draft/goodput.h.
  *
  * Pure arithmetic. Threads: one at a time.
@@ -29,7 +29,8 @@ enum { PF_PASSES_FIRST = 6 /* tokens of a proposal before anything has been meas
 
 /* Weighted sums over rounds that were drafted one way. */
 typedef struct {
-    double rounds, committed, ns;
+    double rounds, committed;
+    double timed, ns;                                              /* of fewer rounds */
     double judged[PF_MAX_DRAFT_TOKENS], kept[PF_MAX_DRAFT_TOKENS]; /* by position */
 } pf_passes_record;
 

@@ -3,6 +3,7 @@
 static const double DECAY_TIME = 0.99, DECAY_TEXT = 0.95; /* of a round's weight: a half after 69, and after 14 */
 static const double DECAY_MARGIN = 0.995;                 /* of a token's, among those of like margin */
 static const double INHERITED = 25.0;                     /* rounds that the times of the sequence before count for */
+static const double FRESH = 0.2;                          /* rounds of a length, by their weight, that need no trial */
 static const double LINE = 4.0;                           /* rounds at each length that the line counts for */
 static const double BEFORE = 6.0;                         /* tokens that the acceptance of long ago counts for */
 static const double MEAN = 4.0;                           /* tokens that it counts for among those of like margin */
@@ -12,7 +13,7 @@ static const float MARGIN_STEP = 0.3f;                    /* nats */
 static const double CAUTION = 3.0;                        /* of a second choice's price; see length.h */
 static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost a drafter */
 /* Lengths of the first rounds, so that there is something to weigh by: a verifier's time goes in steps, which no line through
- * two lengths shows. With what another sequence measured the last two are tried again. */
+ * two lengths shows. With what another sequence measured the last two are tried again, if that was long ago. */
 enum { TRIALS = 4, TRIALS_INHERITED = 2 };
 static const int32_t TRIED[TRIALS] = { PF_LENGTH_FIRST, 1, 3, 2 };
 
@@ -101,13 +102,10 @@ static double second_at(const pf_length *l, float margin)
 
 /* ---- what the drafter calls ------------------------------------------------------------------------------------ */
 
-void pf_length_begin(pf_length *length, const pf_length *before)
+static void inherit_times(pf_length *length)
 {
-    *length = *before;
-    length->n_judged = length->n_kept = 0.0;
-    if (length->n_trials > TRIALS_INHERITED) length->n_trials = TRIALS_INHERITED;
-    if (before->line.rounds <= INHERITED) return;
-    const double share = INHERITED / before->line.rounds;
+    if (length->line.rounds <= INHERITED) return;
+    const double share = INHERITED / length->line.rounds;
     length->n_drafted *= share;
     length->drafted_ns *= share;
     length->n_committed *= share;
@@ -117,6 +115,16 @@ void pf_length_begin(pf_length *length, const pf_length *before)
         length->away[k].ns *= share;
     }
     length->line.rounds = INHERITED;
+}
+
+void pf_length_begin(pf_length *length, const pf_length *before)
+{
+    *length = *before;
+    length->n_judged = length->n_kept = 0.0;
+    inherit_times(length);
+    if (length->n_trials <= TRIALS_INHERITED) return;
+    length->n_trials = TRIALS_INHERITED;
+    while (length->n_trials < TRIALS && length->away[TRIED[length->n_trials]].rounds >= FRESH) length->n_trials++;
 }
 
 static void count(double *sum, double decay, double value)

@@ -77,7 +77,8 @@ typedef struct {
     pf_length_line line;                          /* through them */
 } pf_length;
 
-/* Starts a sequence with the measurements of `before`: its times count as some tens of rounds, and exploration is shorter. */
+/* Starts a sequence with the measurements of `before`: its times count as some tens of rounds, and exploration is shorter, since a length
+ * that was measured lately is not tried again. */
 void pf_length_begin(pf_length *length, const pf_length *before);
 
 /* The share that is kept of draft tokens that are judged: of this text lately, with the longer average behind it. Below 1. */

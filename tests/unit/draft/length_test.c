@@ -242,6 +242,17 @@ static void a_sequence_tries_two_lengths_before_it_uses_inherited_times(void **s
     expect_tried(&second, (const int32_t[]){ 3, 2 }, 2);
 }
 
+static void a_length_that_was_measured_lately_is_not_tried_again(void **state)
+{
+    (void)state;
+    pf_length first = { 0 }, second, third;
+    (void)run(&first, &hopeless, ROUNDS, 0);
+    pf_length_begin(&second, &first);
+    expect_tried(&second, (const int32_t[]){ 3, 2 }, 2);
+    pf_length_begin(&third, &second);
+    assert_int_equal(length_of(&third, 1.0f), 1);
+}
+
 static void a_sequence_without_a_round_passes_its_initial_measurements_on(void **state)
 {
     (void)state;
@@ -427,6 +438,7 @@ int main(void)
         cmocka_unit_test(lengths_are_tried_before_any_is_chosen),
         cmocka_unit_test(a_step_behind_a_short_length_is_found_by_what_is_tried),
         cmocka_unit_test(a_sequence_tries_two_lengths_before_it_uses_inherited_times),
+        cmocka_unit_test(a_length_that_was_measured_lately_is_not_tried_again),
         cmocka_unit_test(a_sequence_without_a_round_passes_its_initial_measurements_on),
         cmocka_unit_test(an_unprofitable_token_is_drawn_if_later_ones_are_profitable),
         cmocka_unit_test(estimated_times_never_decrease_with_length),

@@ -34,7 +34,7 @@ class _Core:
 
     def __init__(self, address: str, *, max_draft: int = 4, adaptive: bool = False, max_declared: int = 0,
                  wait_s: float = DEFAULT_WAIT_S, tokenizer: Union[str, os.PathLike[str], None] = None, n_ids: int = 0,
-                 idle_s: float = 10.0, trees: bool = False) -> None:
+                 idle_s: float = 10.0, trees: bool = False, drafter: str = "") -> None:
         """`address`: host:port or unix:/path, of a worker that may start later.
 
         max_draft     most tokens of a proposal, 1 to 64
@@ -46,6 +46,8 @@ class _Core:
         n_ids         rows of the target's embedding: needed with `tokenizer`; without it only sizes are compared
         idle_s        a text without a step for so long is closed at the worker
         trees         proposals may be trees, of max_draft tokens in all: with `adaptive`, from workers that draft them
+        drafter       the one of the worker's that proposes for rows that name none ("model", "suffix", ...); empty: its first. Rows
+                      whose drafter the worker does not offer get no proposals
         """
         self.wait_s = wait_s
         self.longest_wait_s = 0.0
@@ -53,7 +55,7 @@ class _Core:
         self._vocabulary = Vocabulary.read(tokenizer, n_ids) if tokenizer is not None and n_ids else None
         self._fingerprint = self._vocabulary.fingerprint() if self._vocabulary is not None else None
         self._excluded: list[int] = []    # of the worker that was checked last; the link's thread alone uses it
-        self._sequences = Sequences(max_draft, adaptive, max_declared, idle_s, n_ids, trees)
+        self._sequences = Sequences(max_draft, adaptive, max_declared, idle_s, n_ids, trees, drafter)
         self._change = threading.Lock()    # guards _sequences and _wakers
         self._wakers: list[Callable[[], None]] = []    # of the steps that wait; called after each change, without the lock
         self._log = SaidOnce()

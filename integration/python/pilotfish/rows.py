@@ -34,6 +34,7 @@ class Row(NamedTuple):
     max_draft: Optional[int] = None   # most tokens of the proposal; 0: none wanted; None: as many as the client allows
     sampling: Optional[Sampling] = None   # decided when the worker first hears of the text
     max_tokens: int = 0            # the length at which the text will end; 0: not known
+    drafter: str = ""              # of those that the worker offers (info.drafters), decided likewise; empty: the client's
 
 
 class Declared(NamedTuple):

@@ -78,14 +78,16 @@ class Sequences:
     """The texts of one client.
 
     `max_draft`, `adaptive`, `max_declared` and `trees` are the limits of each open; a sequence without a step for `idle_s` is
-    closed; `n_ids` is the number of token ids of the target, 0 where it is not known.
+    closed; `n_ids` is the number of token ids of the target, 0 where it is not known; `drafter` is that of rows that name none.
     """
 
-    def __init__(self, max_draft: int, adaptive: bool, max_declared: int, idle_s: float, n_ids: int, trees: bool = False) -> None:
+    def __init__(self, max_draft: int, adaptive: bool, max_declared: int, idle_s: float, n_ids: int, trees: bool = False,
+                 drafter: str = "") -> None:
         self._max_draft = max(1, min(max_draft, MAX_DRAFT))
         self._adaptive = adaptive
         self._max_declared = max_declared
         self._trees = trees
+        self._drafter = drafter
         self._idle_s = idle_s
         self._n_ids = n_ids
         self._info: Any = None                       # ModelInfo of the worker; None: not connected
@@ -234,7 +236,14 @@ class Sequences:
         return n_prompt
 
     def _open(self, row: Row, s: _Sequence, batch: Any) -> bool:
-        """Opens the sequence with all tokens but the last, which the verdict commits; False where there is no place."""
+        """Opens the sequence with all tokens but the last, which the verdict commits; False where there is no place, or not its
+        drafter."""
+        drafter = row.drafter or self._drafter
+        if drafter and drafter not in self._info.drafters:
+            offered = ", ".join(self._info.drafters) or "none by name"
+            self.problems.append(f"the worker does not offer the drafter {drafter}, but {offered}: its rows get no proposals")
+            s.off_until = math.inf
+            return False
         if self._by_id.get(s.id) is not s:
             if len(self._by_id) >= self._info.max_sequences and not self._evict():
                 return False
@@ -251,6 +260,7 @@ class Sequences:
         opened.limits.max_draft = min(self._max_draft, limits.max_draft or MAX_DRAFT)
         opened.limits.adaptive_draft = self._adaptive
         opened.limits.trees = self._trees
+        opened.drafter = drafter
         opened.limits.max_tokens = row.max_tokens if row.max_tokens > s.length else 0
         if row.sampling is not None and self._max_declared and METHOD_REJECTION in self._info.methods:
             opened.method = METHOD_REJECTION

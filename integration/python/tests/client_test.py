@@ -135,6 +135,20 @@ class WorkerTest(ClientCase):
                 tokens += proposal.tokens[:2] + [40 + step]
         self.assertEqual(client.figures["opens"], 12)
 
+    def test_rows_of_a_batch_name_their_drafters(self):
+        worker = self.worker(self.socket("drafters"), "--drafter", "model,suffix,ngram")
+        client = self.client(worker.address, drafter="suffix")
+        self.assertTrue(client.wait_ready(GENEROUS_S))
+        self.assertEqual(list(client.info.drafters), ["model", "suffix", "ngram"])
+        repeats = self.prompt_tokens() + [70, 71, 72, 73] * 6
+        rows = [Row(name, repeats, drafter=name) for name in ("", "suffix", "ngram", "model", "tree")]
+        proposals = dict(zip(("", "suffix", "ngram", "model", "tree"), client.step(rows, GENEROUS_S)))
+        for name in ("", "suffix", "ngram"):
+            self.assertEqual(proposals[name].tokens, [70, 71, 72, 73], name)
+        self.assertEqual(len(proposals["model"].tokens), 4)
+        self.assertNotEqual(proposals["model"].tokens, [70, 71, 72, 73])
+        self.assertEqual((proposals["tree"].tokens, client.figures["opens"], client.figures["refusals"]), ([], 4, 0))
+
     def test_asyncio_gives_the_same_proposals_and_keeps_the_loop_free(self):
         server = self.worker(self.socket("async"))
         tokens = self.prompt_tokens()

@@ -37,6 +37,7 @@ class Script:
         self.max_sequences, self.length = max_sequences, length
         self.texts = {}     # sequence: [incarnation, next round, tokens]
         self.trees = set()  # the sequences that get trees
+        self.drafters = {}  # sequence: that its open names
         self.most_open = 0
 
     def answer(self, batch):
@@ -51,6 +52,7 @@ class Script:
                 out.refusals.add(sequence=opened.sequence, incarnation=opened.incarnation, reason=1, text="no room")
                 continue
             self.texts[opened.sequence] = [opened.incarnation, opened.next_round, list(opened.tokens)]
+            self.drafters[opened.sequence] = opened.drafter
             (self.trees.add if opened.limits.trees else self.trees.discard)(opened.sequence)
         self.most_open = max(self.most_open, len(self.texts))
         refused = {r.sequence for r in out.refusals}

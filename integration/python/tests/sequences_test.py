@@ -22,8 +22,8 @@ def info(**fields):
 class Rig:
     """Sequences and a scripted worker without threads; the clock is `now`."""
 
-    def __init__(self, length=4, max_declared=0, n_ids=N_IDS, trees=False, **fields):
-        self.sequences = Sequences(length, False, max_declared, 10.0, n_ids, trees)
+    def __init__(self, length=4, max_declared=0, n_ids=N_IDS, trees=False, drafter="", **fields):
+        self.sequences = Sequences(length, False, max_declared, 10.0, n_ids, trees, drafter)
         self.script = Script(fields.get("max_sequences", 8), length)
         self.now = 100.0
         self.sequences.connect(info(**fields))
@@ -310,6 +310,26 @@ class SequencesTest(unittest.TestCase):
         proposal, = rig.sequences.end(asked, rig.now)
         wanted, parents = tree(PROMPT, 7)
         self.assertEqual((proposal.tokens, proposal.parents), (wanted[:3], parents[:3]))
+
+    def test_a_row_names_its_drafter_and_the_client_that_of_others(self):
+        rig = Rig(drafter="model", drafters=["model", "suffix"])
+        rows = [("a", PROMPT), ("b", PROMPT + [6], None, None, 0, "suffix"), ("c", PROMPT + [7], None, None, 0, "model")]
+        self.assertEqual(rig.step(*rows), [chain(row[1], 4) for row in rows])
+        self.assertEqual(list(rig.script.drafters.values()), ["model", "suffix", "model"])
+        self.assertEqual(Rig().step(("a", PROMPT)), [chain(PROMPT, 4)])   # a worker that names none, and is asked for none
+
+    def test_a_row_whose_drafter_is_not_offered_is_not_asked_for(self):
+        for offered, says in (["model", "suffix"], "model, suffix"), ([], "none by name"):
+            with self.subTest(offered):
+                rig = Rig(drafters=offered)
+                row = ("a", PROMPT, None, None, 0, "ngram")
+                self.assertEqual(rig.step(row, ("b", PROMPT)), [[], chain(PROMPT, 4)])
+                self.assertEqual(rig.sequences.problems, [f"the worker does not offer the drafter ngram, but {says}: its rows get no "
+                                                          "proposals"])
+                self.assertEqual(rig.step(("a", PROMPT + [7], None, None, 0, "ngram")), [[]])
+                self.assertEqual(len(rig.sequences.problems), 1)
+                rig.sequences.connect(info(drafters=["ngram"]))   # another worker
+                self.assertEqual(rig.step(("a", PROMPT + [7, 8], None, None, 0, "ngram")), [chain(PROMPT + [7, 8], 4)])
 
     def test_trees_that_are_wrong_or_not_asked_for_cost_the_proposal_alone(self):
         for parents, trees, good in (([-1, 0], True, True), ([-1, -1], True, True), ([-1, 0], False, False), ([-1], True, False),

@@ -71,13 +71,16 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     note_declared(u, batch);
     for (int32_t i = 0; i < batch->n_verdicts; i++) u->n_accepted += batch->verdicts[i].n_accepted;
     if (u->knows_nothing) return PF_OK;
-    if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
-    pf_open limitless = batch->opens[0];
-    limitless.max_tokens = limitless.n_stop_tokens = 0;
-    limitless.max_draft = PF_MAX_DRAFT_TOKENS;
-    if (limitless.method == PF_METHOD_REJECTION) limitless.max_declared = PF_MAX_DECLARED;
+    if ((!u->ignore_limits && !u->is_old) || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
+    pf_open open = batch->opens[0];
+    if (u->is_old) open.drafter[0] = '\0';
+    if (u->ignore_limits) {
+        open.max_tokens = open.n_stop_tokens = 0;
+        open.max_draft = PF_MAX_DRAFT_TOKENS;
+        if (open.method == PF_METHOD_REJECTION) open.max_declared = PF_MAX_DECLARED;
+    }
     pf_batch changed = *batch;
-    changed.opens = &limitless;
+    changed.opens = &open;
     return pf_peer_submit(u->inner, &changed);
 }
 
@@ -214,6 +217,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     if (u->methods != 0) out->methods = u->methods < UINT32_MAX ? u->methods : 0;
     if (u->judges_chains) out->judges_trees = false;
     if (u->is_old) out->applies_typical_p = out->gives_logprobs = false;
+    if (u->is_old) out->n_drafters = 0;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);

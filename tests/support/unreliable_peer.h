@@ -59,12 +59,12 @@ typedef struct {
     int32_t declares;                     /* ids of a distribution, likewise */
     uint32_t methods;                     /* likewise: bits, as in pf_model_info; UINT32_MAX: it does not say */
     bool judges_chains;                   /* alone, as it says of itself */
-    bool is_old;                          /* it says nothing of typical_p and log-probabilities */
-    pf_status refuses_as;                 /* of each sequence, REFUSALS times in ever other words; PF_OK: of none */
-    int32_t refuses_late;                 /* answers that refuse what was open before, as PF_LIMIT */
-    int32_t unread;                       /* of a prompt, while it computes; 0: it does not tell */
-    bool ignore_limits;                   /* of an open: a peer that knows no end */
-    uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
+    bool is_old;          /* it says nothing of typical_p, log-probabilities and drafters, and reads no name of one */
+    pf_status refuses_as; /* of each sequence, REFUSALS times in ever other words; PF_OK: of none */
+    int32_t refuses_late; /* answers that refuse what was open before, as PF_LIMIT */
+    int32_t unread;       /* of a prompt, while it computes; 0: it does not tell */
+    bool ignore_limits;   /* of an open: a peer that knows no end */
+    uint64_t boasts_ns;   /* what it says it computed; 0: the truth */
 
     /* What has happened. */
     int32_t n_infos;                                    /* how often it was asked what it is */

@@ -84,6 +84,28 @@ static void several_lookups_are_one_peer_that_names_them(void **state)
     pf_peer_destroy(drafter);
 }
 
+static void a_drafter_refuses_an_open_that_names_another(void **state)
+{
+    pair *p = *state;
+    const int32_t prompt[] = { 1, 2, 3 };
+    pf_open open = {
+        .sequence = 1, .incarnation = 1, .tokens = prompt, .n_tokens = 3, .method = PF_METHOD_GREEDY, .max_draft = 4
+    };
+    pf_peer *suffix = make_suffix(p, 0), *const drafters[] = { p->drafter, suffix };
+    static const char *const own[] = { "model", "suffix" };
+    for (size_t i = 0; i < 2; i++) {
+        pf_error error = { 0 };
+        strcpy(open.drafter, own[i]);
+        assert_ok(pf_peer_check_open(drafters[i], &open, &error), error);
+        strcpy(open.drafter, own[1 - i]);
+        assert_status(pf_peer_check_open(drafters[i], &open, &error), PF_UNSUPPORTED);
+        assert_says(error, own[i]);
+        open.drafter[0] = '\0';
+        assert_ok(pf_peer_check_open(drafters[i], &open, &error), error);
+    }
+    pf_peer_destroy(suffix);
+}
+
 static void options_that_a_drafter_does_not_take_are_refused(void **state)
 {
     pair *p = *state;
@@ -165,6 +187,7 @@ int main(void)
         cmocka_unit_test(drafters_are_made_by_their_names),
         cmocka_unit_test(lookups_follow_as_many_sequences_as_the_verifier),
         cmocka_unit_test(several_lookups_are_one_peer_that_names_them),
+        cmocka_unit_test(a_drafter_refuses_an_open_that_names_another),
         cmocka_unit_test(options_that_a_drafter_does_not_take_are_refused),
         cmocka_unit_test(earlier_outputs_are_proposed_to_requests_of_their_client_alone),
         cmocka_unit_test(a_request_without_speculation_does_not_ask_the_drafter),

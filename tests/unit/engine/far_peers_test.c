@@ -282,6 +282,37 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
     pf_session_destroy(session);
 }
 
+static void a_drafter_that_comes_late_and_lacks_what_is_asked_for_is_warned_of_and_not_asked_again(void **state)
+{
+    pair *p = *state;
+    static const char *const says[] = {
+        "the draft worker cannot draft as it is asked: drafter is suffix, but what is offered is model",
+        "the draft worker cannot draft as it is asked: drafter is suffix, but pf-tiny-"
+    };
+    for (int32_t is_old = 0; is_old < 2; is_old++) {
+        generated out;
+        pf_request request = plain_request();
+        request.drafter = "suffix";
+        unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+        u.is_unmet = true;
+        u.is_old = is_old == 1;
+        pf_session *session = open_session(p, p->verifier, &u.head);
+        u.is_unmet = false;
+        p->n_warnings = 0;
+        pf_error error = { 0 };
+        assert_ok(run(session, &request, &out, &error), error);
+        assert_same_text(&out, &p->plain);
+        assert_int_equal(out.result.speculation.rounds, 0);
+        if (strncmp(p->warning.text, says[is_old], strlen(says[is_old])) != 0)
+            fail_msg("\"%s\", expected \"%s\"", p->warning.text, says[is_old]);
+        assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED); /* now it is known */
+        request.drafter = "";
+        assert_ok(run(session, &request, &out, &error), error);
+        assert_true(out.result.speculation.rounds > 0);
+        pf_session_destroy(session);
+    }
+}
+
 static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
 {
     pair *p = *state;
@@ -1093,6 +1124,7 @@ int main(void)
         cmocka_unit_test(proposals_are_no_longer_than_the_verifier_takes),
         cmocka_unit_test(draft_distributions_are_no_larger_than_either_peer_supports),
         cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),
+        cmocka_unit_test(a_drafter_that_comes_late_and_lacks_what_is_asked_for_is_warned_of_and_not_asked_again),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),

@@ -39,9 +39,6 @@ typedef struct {
  * pf_peer_info of the model. */
 PF_MUST_USE pf_status pf_choice_drafter_create(const pf_choice_drafter_config *config, pf_peer **out, pf_error *error);
 
-/* The model's peer, borrowed, NULL: it has none. Of another peer than a choice that peer itself. */
-pf_peer *pf_choice_drafter_model(pf_peer *peer);
-
 /* Bytes that its drafters have reserved for their sequences; of another peer than a choice that peer. */
 size_t pf_choice_drafter_reserved_bytes(const pf_peer *peer);
 

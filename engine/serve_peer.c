@@ -94,9 +94,8 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
 static void log_counts(const pf_serve_options *options, pf_peer *peer)
 {
     char line[256];
-    const pf_sequence_cache_counts c = options->role == PF_ROLE_DRAFTER
-                                           ? pf_model_drafter_counts(pf_choice_drafter_model(peer))
-                                           : pf_model_verifier_counts(peer);
+    const pf_sequence_cache_counts c = options->role == PF_ROLE_DRAFTER ? pf_model_drafter_counts(pf_peer_model(peer))
+                                                                        : pf_model_verifier_counts(peer);
     if (c.n_opened == 0) return;
     snprintf(line, sizeof line,
              "prefix cache: %" PRIu64 " of %" PRIu64 " sequences began with %" PRIu64 " of %" PRIu64

@@ -438,7 +438,8 @@ static const pf_peer_ops peer_ops = {
 
 bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out)
 {
-    if (peer->ops != &peer_ops) return false;
+    peer = pf_peer_model(peer);
+    if (!peer || peer->ops != &peer_ops) return false;
     const pf_host *host = (const pf_host *)peer;
     *out = (pf_model_figures){ 0 };
     if (host->role->figures) host->role->figures(host, out);

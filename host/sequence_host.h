@@ -173,7 +173,7 @@ struct pf_host {
 PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, const pf_host_config *config,
                                      pf_peer **out, pf_error *error);
 
-/* False: the peer is no host's, and *out untouched. */
+/* Of its model's peer (pf_peer_model). False: that is no host's, or there is none, and *out untouched. */
 bool pf_host_get_figures(const pf_peer *peer, pf_model_figures *out);
 
 /* NULL: the peer is no host's, or prepares nothing. */

@@ -374,6 +374,9 @@ typedef struct {
     /* Optional. One pass of what the next messages may ask for, while nothing is due; false: there is nothing left to compute until
      * then. The latest answer stays as it is. */
     bool (*work_ahead)(pf_peer *peer);
+
+    /* Optional. Of a peer that stands before others the one that has a model, borrowed: whose passes and cache are counted. NULL: none has. */
+    const pf_peer *(*model)(const pf_peer *peer);
 } pf_peer_ops;
 
 /* The first member of every implementation. Zero it, set ops, and is_far where answers may come late or never. */
@@ -384,7 +387,8 @@ struct pf_peer {
 };
 
 /* Call an operation. pf_peer_why leaves *out untouched where the peer gives no reason; pf_peer_backlog is -1, pf_peer_owes
- * true, pf_peer_check_open PF_OK, pf_peer_take_invalid_logits zero and pf_peer_work_ahead false where the peer does not implement them. pf_peer_destroy takes NULL. */
+ * true, pf_peer_check_open PF_OK, pf_peer_take_invalid_logits zero, pf_peer_work_ahead false and pf_peer_model the peer itself where the peer does not implement
+ * them. pf_peer_destroy takes NULL. */
 PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch);
 PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
 PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error);
@@ -394,6 +398,7 @@ bool pf_peer_owes(const pf_peer *peer, uint64_t sequence);
 PF_MUST_USE pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error *error);
 void pf_peer_take_invalid_logits(pf_peer *peer, pf_invalid_logits *out);
 bool pf_peer_work_ahead(pf_peer *peer);
+const pf_peer *pf_peer_model(const pf_peer *peer);
 void pf_peer_destroy(pf_peer *peer);
 
 /* An id for a sequence that neither peer has seen before, so that an answer to a closed sequence is never taken for another

@@ -60,6 +60,11 @@ bool pf_peer_work_ahead(pf_peer *peer)
     return HAS(peer, work_ahead) && peer->ops->work_ahead(peer);
 }
 
+const pf_peer *pf_peer_model(const pf_peer *peer)
+{
+    return HAS(peer, model) ? peer->ops->model(peer) : peer;
+}
+
 void pf_peer_destroy(pf_peer *peer)
 {
     if (peer) peer->ops->destroy(peer);

@@ -44,9 +44,13 @@ class Metrics(Case):
         return parse(reply.body.decode())
 
     def test_a_worker_counts_what_it_drafts(self):
-        with self.serve("worker", self.draft, "drafts") as worker:
-            made = self.generate("--draft-worker", worker.address, "-n", 40, "--draft-len", 3)["speculation"]
-            counted = self.scrape(self.socket("drafts-metrics"))
+        for name, options in ("drafts", []), ("chosen", ["--drafter", "suffix,model"]):
+            with self.subTest(options), self.serve("worker", self.draft, name, *options) as worker:
+                asked = ["--drafter", "model"] if options else []
+                made = self.generate("--draft-worker", worker.address, "-n", 40, "--draft-len", 3, *asked)["speculation"]
+                self.check_drafts(made, self.scrape(self.socket(f"{name}-metrics")))
+
+    def check_drafts(self, made, counted):
         self.assertGreater(made["accepted"], 0)
         self.assertGreaterEqual(counted["vllm:spec_decode_num_draft_tokens_total"], made["accepted"])
         self.assertGreater(counted["vllm:spec_decode_num_accepted_tokens_total"], 0)

@@ -166,6 +166,22 @@ static void more_sequences_than_there_is_room_for_are_refused(void **state)
     rig_end(&r);
 }
 
+static void figures_are_those_of_its_model(void **state)
+{
+    (void)state;
+    choice_rig r;
+    pf_model_figures figures = { .n_passes = 7 };
+    rig_make(&r, 1, ALL, PF_COUNT(ALL));
+    assert_ptr_equal(pf_peer_model(r.choice), &r.model->host.peer);
+    assert_true(pf_host_get_figures(r.choice, &figures));
+    assert_int_equal(figures.n_passes, 0); /* the stub counts none */
+    rig_end(&r);
+    rig_make(&r, 1, LOOKUPS, PF_COUNT(LOOKUPS));
+    assert_null(pf_peer_model(r.choice));
+    assert_false(pf_host_get_figures(r.choice, &figures));
+    rig_end(&r);
+}
+
 static void a_round_allocates_nothing(void **state)
 {
     (void)state;
@@ -190,6 +206,7 @@ int main(void)
         cmocka_unit_test(a_lookup_that_refuses_a_sequence_is_heard),
         cmocka_unit_test(a_sequence_that_is_opened_again_may_have_another_drafter),
         cmocka_unit_test(more_sequences_than_there_is_room_for_are_refused),
+        cmocka_unit_test(figures_are_those_of_its_model),
         cmocka_unit_test(a_round_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ pf_status pf_drafter_names_check(const pf_model_info *info, const char *name, pf
     char offered[LIST_BYTES] = "";
     if (name[0] == '\0' || pf_drafter_names_find(info, name) >= 0) return PF_OK;
     if (!pf_drafter_name_is_valid(name))
-        return pf_fail(error, PF_INVALID, "drafter is \"%.40s\", expected a name of 1 to %d letters, digits, - and _",
+        return pf_fail(error, PF_INVALID, "drafter is \"%.16s\", expected a name of 1 to %d letters, digits, - and _",
                        name, PF_DRAFTER_NAME_BYTES - 1);
     for (int32_t i = 0; i < info->n_drafters; i++) pf_list_word(offered, sizeof offered, ", ", info->drafters[i]);
     if (info->n_drafters == 0)

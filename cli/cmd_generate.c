@@ -165,6 +165,13 @@ static const char *finish_reason(pf_finish finish, const continuation *c)
     return "interrupted";
 }
 
+static json_t *speculation(const pf_result *result)
+{
+    json_t *figures = pf_json_speculation(&result->speculation);
+    json_object_set_new(figures, "drafter", result->drafter[0] ? json_string(result->drafter) : json_null());
+    return figures;
+}
+
 static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64_t seed, const continuation *c)
 {
     json_t *root = json_pack("{s:o, s:o}", "prompt_tokens", pf_json_ids(prompt->ids, prompt->n), "tokens",
@@ -184,8 +191,7 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
     if (c->logprobs)
         json_object_set_new(root, "logprobs", pf_json_token_logprobs(c->logprobs, c->n_logprobs, c->tokenizer));
     json_object_set_new(root, "invalid_logit_rows", json_integer((json_int_t)result->invalid_rows));
-    if (pf_setup_has_drafter(c->options))
-        json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
+    if (pf_setup_has_drafter(c->options)) json_object_set_new(root, "speculation", speculation(result));
     return root;
 }
 

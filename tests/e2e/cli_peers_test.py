@@ -237,6 +237,7 @@ class Lossless(Case):
                 with self.subTest(drafter):
                     result = self.run_ok(*command, *there, *drafter, "--json")
                     self.assertEqual((result.json["tokens"], result.err), (plain, ""))
+                    self.assertEqual(result.json["speculation"]["drafter"], drafter[1] if drafter else offered[0])
                     passes[drafter[1] if drafter else ""] = result.json["speculation"]["draft_passes"]
             self.assertEqual((passes[""], passes["suffix"], passes["ngram"]), (0, 0, 0))
             self.assertGreater(passes["model"], 0)

@@ -1,6 +1,8 @@
 /*
  * HTTP by libmicrohttpd.
  *
+ * Without a thread of its own libmicrohttpd does not say that a connection has been resumed, so a descriptor of this file wakes the owner's.
+ *
  * libmicrohttpd has no thread of its own: it runs where the owner calls pf_http_server_run, each time without waiting. With a
  * thread of its own it waits a second time, before it handles anything, whenever exactly 128 events (or 256, ...) come at once
  * (MHD_epoll in 0.9.75 to 1.0.1): requests then rested until something else happened.
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,7 +46,9 @@ typedef struct connection {
 struct pf_http_server {
     pf_http_options options;
     struct MHD_Daemon *daemon;
-    int epoll_fd; /* readable: the daemon has something to do */
+    int epoll_fd;         /* readable: the daemon has something to do */
+    int wake_fd;          /* likewise: a connection has been resumed */
+    atomic_bool is_woken; /* it has been written to, and not read since */
     pthread_mutex_t mutex;
     connection *connections; /* the latest first */
     int32_t n_connections, n_pending;
@@ -56,6 +61,7 @@ typedef struct {
 } header;
 
 struct pf_http_exchange {
+    pf_http_server *server;
     struct MHD_Connection *connection; /* NULL: it is over */
     atomic_int n_references;
     volatile bool gone;
@@ -79,7 +85,8 @@ struct pf_http_exchange {
 
 /* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
-static pf_http_exchange *make_exchange(struct MHD_Connection *of, const char *path, const char *method)
+static pf_http_exchange *make_exchange(pf_http_server *server, struct MHD_Connection *of, const char *path,
+                                       const char *method)
 {
     pf_http_exchange *x = calloc(1, sizeof *x);
     char *copy = strdup(path);
@@ -88,6 +95,7 @@ static pf_http_exchange *make_exchange(struct MHD_Connection *of, const char *pa
         free(copy);
         return NULL;
     }
+    x->server = server;
     x->connection = of;
     x->path = copy;
     strncpy(x->method, method, sizeof x->method - 1);
@@ -145,6 +153,10 @@ static void wake(pf_http_exchange *x)
     if (!x->suspended || !x->connection) return;
     x->suspended = false;
     MHD_resume_connection(x->connection);
+    if (atomic_exchange(&x->server->is_woken, true)) return;
+    const uint64_t one = 1;
+    const ssize_t written = write(x->server->wake_fd, &one, sizeof one);
+    (void)written; /* it cannot be full */
 }
 
 static void append(pf_http_exchange *x, const char *bytes, size_t n)
@@ -297,7 +309,7 @@ static enum MHD_Result begin_request(pf_http_server *server, struct MHD_Connecti
                                      const char *method, void **state)
 {
     connection *c = connection_of(of);
-    pf_http_exchange *x = c ? make_exchange(of, path, method) : NULL;
+    pf_http_exchange *x = c ? make_exchange(server, of, path, method) : NULL;
     if (!x) return MHD_NO;
     *state = x;
     pthread_mutex_lock(&server->mutex);
@@ -477,6 +489,15 @@ static void accept_from(pf_http_server *server, int listening, int32_t most)
     }
 }
 
+/* What is resumed from here on wakes again. */
+static void take_wake(pf_http_server *server)
+{
+    uint64_t count;
+    const ssize_t taken = read(server->wake_fd, &count, sizeof count);
+    (void)taken; /* no other thread reads it */
+    atomic_store(&server->is_woken, false);
+}
+
 /* How long there is nothing to do unless a descriptor says so. */
 static int wait_ms_until(pf_http_server *server, uint64_t until_ns)
 {
@@ -491,14 +512,18 @@ static int wait_ms_until(pf_http_server *server, uint64_t until_ns)
 static void run_once(pf_http_server *server, uint64_t until_ns)
 {
     const pf_sockets *sockets = server->options.sockets;
-    struct pollfd polled[1 + PF_MAX_SOCKETS] = { { .fd = server->epoll_fd, .events = POLLIN } };
+    enum { OWN = 2 };
+    struct pollfd polled[OWN + PF_MAX_SOCKETS] = { { .fd = server->epoll_fd, .events = POLLIN },
+                                                   { .fd = server->wake_fd, .events = POLLIN } };
     int32_t room = make_room(server);
     const int32_t n_listening = room > 0 ? sockets->n : 0;
     for (int32_t i = 0; i < n_listening; i++)
-        polled[1 + i] = (struct pollfd){ .fd = sockets->fds[i], .events = POLLIN };
-    if (poll(polled, 1 + (nfds_t)n_listening, wait_ms_until(server, until_ns)) > 0)
+        polled[OWN + i] = (struct pollfd){ .fd = sockets->fds[i], .events = POLLIN };
+    const int n_ready = poll(polled, OWN + (nfds_t)n_listening, wait_ms_until(server, until_ns));
+    if (n_ready > 0 && polled[1].revents) take_wake(server);
+    if (n_ready > 0)
         for (int32_t i = 0; i < n_listening && room > 0; i++)
-            if (polled[1 + i].revents) {
+            if (polled[OWN + i].revents) {
                 accept_from(server, sockets->fds[i], room < ACCEPTED_AT_ONCE ? room : ACCEPTED_AT_ONCE);
                 room = make_room(server);
             }
@@ -552,13 +577,15 @@ pf_status pf_http_server_create(const pf_http_options *options, pf_http_server *
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for an HTTP server");
     server->options = *options;
     pthread_mutex_init(&server->mutex, NULL);
-    server->daemon = start_daemon(server);
+    server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (server->wake_fd >= 0) server->daemon = start_daemon(server);
     const int why = errno;
+    const bool has_wake = server->wake_fd >= 0;
     const union MHD_DaemonInfo *info =
         server->daemon ? MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info) {
         pf_http_server_destroy(server);
-        if (options->key)
+        if (options->key && has_wake)
             return pf_fail(error, PF_INVALID,
                            "the certificate and the key do not make TLS: expected PEM, and that they belong together");
         return pf_fail(error, PF_LIMIT, "the HTTP server does not start: %s", strerror(why));
@@ -589,6 +616,7 @@ void pf_http_server_destroy(pf_http_server *server)
 {
     if (!server) return;
     if (server->daemon) pf_http_server_stop(server);
+    if (server->wake_fd >= 0) close(server->wake_fd);
     pthread_mutex_destroy(&server->mutex);
     free(server);
 }

@@ -3,6 +3,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -127,20 +130,51 @@ static void any_number_of_requests_at_once_is_answered(void **state)
     close_service(&s);
 }
 
-/* A reply from elsewhere ends the wait of the owner's thread. */
+enum { LONG_WAIT_MS = 5000 };
+
+/* The owner's thread, in one long wait. */
+typedef struct {
+    pf_http_server *server;
+    atomic_bool is_over;
+} waiting_owner;
+
+static void *wait_long(void *user)
+{
+    waiting_owner *owner = user;
+    pf_http_server_run(owner->server, LONG_WAIT_MS);
+    atomic_store(&owner->is_over, true);
+    return NULL;
+}
+
+/* What is sent from elsewhere ends the wait of the owner's thread: each event of a stream comes before the wait is over. */
 static void a_reply_wakes_the_server(void **state)
 {
     (void)state;
+    enum { EVENTS = 20, PAUSE_US = 2000 };
     service s;
+    char text[4096];
     open_service(&s, true);
     const int fd = connect_to(&s);
     ask(fd);
     for (int32_t i = 0; i < 1000 && s.n_kept == 0; i++) pf_http_server_run(s.server, 1);
     assert_int_equal(s.n_kept, 1);
     assert_int_equal(pf_http_server_pending(s.server), 1);
-    pf_http_reply(s.kept[0], 200, "text/plain", "ab", 2);
+    waiting_owner owner = { .server = s.server };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_long, &owner), 0);
+    pf_http_begin_stream(s.kept[0], "text/plain");
+    for (int32_t i = 0; i < EVENTS; i++) {
+        usleep(PAUSE_US); /* it waits again meanwhile */
+        pf_http_send(s.kept[0], "event", 5);
+        for (ssize_t n = 0; n == 0 || !memmem(text, (size_t)n, "event", 5);) {
+            n = recv(fd, text, sizeof text, 0);
+            assert_true(n > 0);
+        }
+    }
+    assert_false(atomic_load(&owner.is_over));
+    pf_http_end_stream(s.kept[0]);
     pf_http_release(s.kept[0]);
-    assert_int_equal(count_answers(&s, &fd, 1, 1000), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     for (int32_t i = 0; i < 1000 && pf_http_server_pending(s.server) > 0; i++) pf_http_server_run(s.server, 1);
     assert_int_equal(pf_http_server_pending(s.server), 0);
     close(fd);

@@ -10,6 +10,7 @@
 #include "cli/serve_sessions.h"
 #include "cli/serving.h"
 #include "cli/setup.h"
+#include "engine/engine.h"
 #include "serve/web.h"
 
 enum { DEFAULT_SEQUENCES = 64, WAITING = 1024, DRAIN_S = 30 };
@@ -63,16 +64,6 @@ static void close_service(service *s)
     pf_metrics_destroy(s->metrics);
 }
 
-/* What the cache of a verifier here has room for, by the defaults of pf_engine_options; 0: it is elsewhere. */
-static int64_t cache_tokens(const pf_options *o, const pf_setup *setup)
-{
-    enum { USUAL_KV_SEQUENCES = 8 };
-    const int32_t most =
-        o->max_sequences > 0 && o->max_sequences < USUAL_KV_SEQUENCES ? o->max_sequences : USUAL_KV_SEQUENCES;
-    const int32_t n = o->kv_sequences > 0 ? o->kv_sequences : most;
-    return o->verifier ? 0 : (int64_t)n * setup->verifier_info.max_context;
-}
-
 static pf_status serve(service *s, pf_out *out, pf_error *error)
 {
     const pf_web_options web = {
@@ -86,7 +77,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .plain_sessions = s->sessions.plain,
                  .n_sessions = s->sessions.n,
                  .max_context = s->setup.max_context,
-                 .kv_tokens = cache_tokens(s->options, &s->setup),
+                 .kv_tokens = s->setup.target ? pf_engine_kv_tokens(s->setup.target) : 0, /* it is elsewhere */
                  .n_ids = pf_model_ids(&s->setup.verifier_info),
                  .chat_ends = s->ends.ids,
                  .n_chat_ends = s->ends.n,
@@ -119,7 +110,9 @@ static int run(const pf_options *options, pf_out *out)
         return pf_options_misuse(&pf_command_serve, "an address is needed: --listen host:port or unix:/path");
     if (!options->tls_cert != !options->tls_key)
         return pf_options_misuse(&pf_command_serve, "--tls-cert and --tls-key go together");
-    service s = { .options = options };
+    pf_options own = *options;
+    if (own.kv_sequences == 0) own.kv_sequences = PF_KV_BY_MEMORY;
+    service s = { .options = &own };
     pf_error error = { 0 };
     pf_status status = open_service(&s, &error);
     if (status == PF_OK) status = serve(&s, out, &error);

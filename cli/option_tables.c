@@ -6,8 +6,6 @@
 #include "bench/pass_bench.h"
 #include "cli/option_values.h"
 
-enum { MOST_SEQUENCES = 4096 }; /* of an engine (host/sequence_host.h) */
-
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static const pf_option_choice kv_choices[] = { { "auto", 0 }, { "f32", 0 }, { "bf16", 0 }, { NULL, 0 } };
@@ -231,10 +229,10 @@ GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
 
 static const struct pf_option_row service_rows[] = {
     ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_LISTEN, .offset = AT(listen)),
-    ROW(0, "max-sequences", "N", "sequences at once (256)", KIND_INT, .offset = AT(max_sequences), .min = 1,
-        .max = MOST_SEQUENCES),
-    ROW(0, "kv-sequences", "N", "sequences of full length that the shared KV cache has room for (8)", KIND_INT,
-        .offset = AT(kv_sequences), .min = 1, .max = MOST_SEQUENCES),
+    ROW(0, "max-sequences", "N", "sequences at once (256; serve: 64)", KIND_INT, .offset = AT(max_sequences), .min = 1,
+        .max = PF_MAX_OPEN_SEQUENCES),
+    ROW(0, "kv-sequences", "N", "of full length that the KV cache has room for (8; serve: by memory)", KIND_INT,
+        .offset = AT(kv_sequences), .min = 1, .max = PF_MAX_OPEN_SEQUENCES),
     ROW(0, "prefix-cache", "WHEN", "off: read every prompt whole; on: not what another began with (on)", KIND_CHOICE,
         .offset = AT(prefix_cache_off), .choices = prefix_cache_choices),
 };
@@ -415,7 +413,7 @@ static const struct pf_option_row info_rows[] = {
     ROW('d', "draft", "DRAFT", "another model, whose vocabulary is compared with MODEL's", KIND_STRING,
         .offset = AT(draft)),
     ROW(0, "max-sequences", "N", "sequences at once that memory is counted for (1)", KIND_INT, .of = PF_OPTION_OF_MODEL,
-        .offset = AT(max_sequences), .min = 1, .max = MOST_SEQUENCES),
+        .offset = AT(max_sequences), .min = 1, .max = PF_MAX_OPEN_SEQUENCES),
 };
 GROUP(pf_options_info, "Report", info_rows);
 

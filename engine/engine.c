@@ -40,6 +40,7 @@ struct pf_engine {
     pf_vocab_texts texts;
     pf_option_words words;  /* as asked for */
     int32_t draft_branches; /* of a sequence */
+    int32_t kv_sequences;   /* of full length that the cache has room for */
 
     /* Of a role as a drafter for another vocabulary: the target's, and the model in it. */
     pf_tokenizer *target_tokenizer;
@@ -79,6 +80,13 @@ static int32_t count_forks(const pf_engine_options *options, int32_t max_sequenc
     return options->draft_ahead ? pf_min(count_branches(options) * max_sequences, MOST_BRANCHES) : 0;
 }
 
+/* By memory on the CPU alone, where the context knows it. */
+static int32_t count_kv_sequences(const pf_engine_options *options, int32_t max_sequences, bool by_memory)
+{
+    if (options->kv_sequences < 0 && by_memory) return options->kv_sequences;
+    return pf_min(options->kv_sequences > 0 ? options->kv_sequences : KV_SEQUENCES, max_sequences);
+}
+
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
                               pf_error *error)
 {
@@ -91,7 +99,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
     const pf_context_config config = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
-        .kv_sequences = pf_min(options->kv_sequences > 0 ? options->kv_sequences : KV_SEQUENCES, max_sequences),
+        .kv_sequences = count_kv_sequences(options, max_sequences, true),
         .max_rows = max_rows,
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type =
@@ -101,7 +109,9 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .may_back_off = threads->may_back_off,
         .cancel = options->cancel,
     };
-    return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
+    PF_TRY(pf_context_create(engine->model, engine->team, &config, &engine->context, error));
+    engine->kv_sequences = pf_context_get_config(engine->context)->kv_sequences;
+    return PF_OK;
 }
 
 /* The last component of a path, without the slashes behind it; as UTF-8, whatever the path is. */
@@ -232,7 +242,7 @@ static pf_status open_on_device(pf_engine *engine, const char *path, const pf_en
     const pf_cuda_options open = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
-        .kv_sequences = pf_min(options->kv_sequences > 0 ? options->kv_sequences : KV_SEQUENCES, max_sequences),
+        .kv_sequences = count_kv_sequences(options, max_sequences, false),
         .max_rows = device_rows(options),
         .isa = engine->words.isa,
         .cancel = options->cancel,
@@ -241,6 +251,7 @@ static pf_status open_on_device(pf_engine *engine, const char *path, const pf_en
         .progress_user = options->user,
     };
     PF_TRY(pf_cuda_backend_open(path, &open, &engine->device, error));
+    engine->kv_sequences = open.kv_sequences;
     engine->forward = pf_cuda_forward_backend(engine->device);
     PF_TRY(find_team(engine, options, error));
     PF_TRY(open_tokenizer(engine, path, error));
@@ -293,7 +304,8 @@ static pf_status check_options(const char *model, const pf_engine_options *optio
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_OPEN_SEQUENCES, error));
     PF_TRY(check_option(model, "draft_branches", options->draft_branches, MOST_BRANCHES, error));
-    PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_OPEN_SEQUENCES, error));
+    if (options->kv_sequences != PF_KV_BY_MEMORY)
+        PF_TRY(check_option(model, "kv_sequences", options->kv_sequences, PF_MAX_OPEN_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
 }
 
@@ -368,6 +380,11 @@ pf_context *pf_engine_context(pf_engine *engine)
 pf_team *pf_engine_team(pf_engine *engine)
 {
     return engine->team;
+}
+
+int64_t pf_engine_kv_tokens(const pf_engine *engine)
+{
+    return (int64_t)engine->kv_sequences * engine->info.max_context;
 }
 
 void pf_engine_info(const pf_engine *engine, pf_model_info *out)

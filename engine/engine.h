@@ -22,4 +22,7 @@ const pf_model *pf_engine_model(const pf_engine *engine);
 struct pf_context *pf_engine_context(pf_engine *engine);
 pf_team *pf_engine_team(pf_engine *engine);
 
+/* What its KV cache has room for, of all sequences. */
+int64_t pf_engine_kv_tokens(const pf_engine *engine);
+
 #endif

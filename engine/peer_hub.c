@@ -33,9 +33,9 @@ static pf_status check_peers(const pf_hub_options *options, pf_error *error)
 static pf_status check_options(const pf_hub_options *options, pf_error *error)
 {
     PF_TRY(check_peers(options, error));
-    if (options->max_sequences < 0 || options->max_sequences > PF_MAX_BATCH_SEQUENCES)
+    if (options->max_sequences < 0 || options->max_sequences > PF_MAX_OPEN_SEQUENCES)
         return pf_fail(error, PF_INVALID, "max_sequences is %d, expected 0 to %d", options->max_sequences,
-                       PF_MAX_BATCH_SEQUENCES);
+                       PF_MAX_OPEN_SEQUENCES);
     if (options->max_waiting < -1 || options->max_waiting > MOST_WAITING)
         return pf_fail(error, PF_INVALID, "max_waiting is %d, expected -1 to %d", options->max_waiting, MOST_WAITING);
     if (options->gather_ns > MOST_GATHER_NS)

@@ -135,8 +135,6 @@ typedef struct {
     void (*destroy)(pf_host *host);
 } pf_host_role;
 
-enum { PF_MAX_OPEN_SEQUENCES = 4096 }; /* of a peer of this process */
-
 typedef struct {
     int32_t
         max_sequences; /* 1 .. PF_MAX_OPEN_SEQUENCES; an answer has PF_MAX_BATCH_SEQUENCES at most, and the rest the next */

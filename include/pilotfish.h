@@ -122,6 +122,8 @@ typedef struct pf_engine pf_engine;
 
 /* Formats and implementations are named by the words of the command line; NULL is "auto". `pilotfish generate --help` and
  * docs/library.md list them, and an unknown word is PF_INVALID with the list. */
+enum { PF_KV_BY_MEMORY = -1 }; /* pf_engine_options.kv_sequences */
+
 typedef struct {
     size_t size;
     const char *dtype;       /* weights: f32, f16, bf16, int8, int4, ... */
@@ -146,7 +148,8 @@ typedef struct {
     void *user;                                     /* of both */
     int32_t
         kv_sequences; /* of max_context tokens that the KV cache has pages for, which all sequences share; where they are full,
-                             the sequence that has been idle longest, a second at least, is read again when it goes on. 0: max_sequences, at most 8 */
+                             the sequence that has been idle longest, a second at least, is read again when it goes on. 0: max_sequences, at most 8; PF_KV_BY_MEMORY: as many as
+                             take a quarter of the memory that the weights leave, 8 at least, max_sequences at most */
     const char *backend; /* where the model runs: cpu; cuda: the first GPU, with weights and cache in BF16 */
     bool
         draft_ahead; /* a drafter drafts for likely outcomes while its proposals are verified: as a server, and beside a far verifier.

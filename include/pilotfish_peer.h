@@ -154,6 +154,7 @@ enum {
 
     /* Limits on what a peer may send. */
     PF_MAX_BATCH_SEQUENCES = 256, /* entries of each kind in a batch */
+    PF_MAX_OPEN_SEQUENCES = 4096, /* of a peer of this process */
     PF_MAX_DRAFT_TOKENS = 64,     /* tokens of a proposal, all nodes of a tree included */
     PF_MAX_VERDICT_TOKENS = PF_MAX_DRAFT_TOKENS + 1,
     PF_NO_DRAFT = -1,               /* pf_verdict.next_draft */

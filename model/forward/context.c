@@ -57,6 +57,26 @@ static int32_t default_context(const pf_config *config)
     return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
 }
 
+/* At full length, and the page that a fork copies. */
+static size_t pages_of_sequence(const pf_kv_config *kv, int32_t max_tokens)
+{
+    const size_t page_tokens = (size_t)kv->page_tokens;
+    return ((size_t)max_tokens + page_tokens - 1) / page_tokens + 1;
+}
+
+/* The sequences of full length for which there is memory. */
+static int32_t fit_memory(const pf_model *model, const pf_context_config *c)
+{
+    const pf_kv_config kv = kv_config(model, c);
+    const size_t weights = pf_model_packed_bytes(model), memory = model->machine.memory_bytes,
+                 room = memory > weights ? (memory - weights) / PF_CONTEXT_KV_SHARE : 0;
+    size_t each;
+    if (!pf_size_mul(pages_of_sequence(&kv, c->max_tokens), pf_kv_page_bytes(&kv), &each)) return 1;
+    if (room / each >= (size_t)c->max_sequences) return c->max_sequences;
+    const int32_t n = (int32_t)(room / each);
+    return pf_min(n > PF_CONTEXT_FEWEST_KV ? n : PF_CONTEXT_FEWEST_KV, c->max_sequences);
+}
+
 /* Fills in the defaults, and checks the rest. */
 static pf_status resolve(const pf_model *model, const pf_context_config *asked, pf_context_config *out, pf_error *error)
 {
@@ -77,15 +97,15 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
     if (c.kv_type != PF_TYPE_F32 && c.kv_type != PF_TYPE_BF16)
         return pf_fail(error, PF_INVALID, "the KV type is %d, expected f32 or bf16", (int)c.kv_type);
 
-    if (c.kv_sequences < 0 || c.kv_sequences > c.max_sequences)
+    if (c.kv_sequences > c.max_sequences)
         return pf_fail(error, PF_INVALID, "kv_sequences is %d, expected 0 to max_sequences (%d)", c.kv_sequences,
                        c.max_sequences);
+    if (c.kv_sequences < 0) c.kv_sequences = fit_memory(model, &c);
     if (c.kv_sequences == 0) c.kv_sequences = c.max_sequences;
 
     if (c.kv_budget_bytes == 0) { /* so many sequences at full length, and a page each for what a fork copies */
         const pf_kv_config kv = kv_config(model, &c);
-        const size_t page_tokens = (size_t)kv.page_tokens,
-                     pages = ((size_t)c.max_tokens + page_tokens - 1) / page_tokens + 1;
+        const size_t pages = pages_of_sequence(&kv, c.max_tokens);
         size_t n_pages;
         if (!pf_size_mul(pages, (size_t)c.kv_sequences, &n_pages) ||
             !pf_size_add(n_pages, PAGES_OF_FORK * (size_t)c.max_forks, &n_pages) ||

@@ -32,7 +32,8 @@ typedef struct {
     int32_t max_sequences;  /* alive at once in the KV cache */
     int32_t max_rows;       /* rows of one pass, all spans together; longer prompts are cut into such chunks */
     int32_t max_logit_rows; /* rows of one pass with wanted logits, at most max_rows */
-    int32_t kv_sequences;   /* of max_tokens that the KV cache has pages for, at most max_sequences; 0: all of them */
+    int32_t
+        kv_sequences; /* of max_tokens that the KV cache has pages for, at most max_sequences; 0: all of them; below: by memory */
     size_t kv_budget_bytes; /* 0: what kv_sequences and max_forks take */
     int32_t max_forks; /* alive besides max_sequences: short forks of these, for which there are a few pages each */
     pf_type kv_type;   /* PF_TYPE_F32 or PF_TYPE_BF16 */
@@ -41,6 +42,9 @@ typedef struct {
     bool may_back_off; /* fewer than those, where others compute on the members' cores (model/forward/thread_count.h) */
     const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
 } pf_context_config;
+
+/* kv_sequences below 0: as many as take a quarter of the memory that the weights leave, and at least these. */
+enum { PF_CONTEXT_FEWEST_KV = 8, PF_CONTEXT_KV_SHARE = 4 };
 
 enum { PF_DEFAULT_CONTEXT = 8192 };
 

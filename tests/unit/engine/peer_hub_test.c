@@ -793,9 +793,9 @@ static void options_that_do_not_fit_are_refused(void **state)
     assert_status(pf_hub_create(&options, &hub, &error), PF_INVALID);
     assert_says(error, "draft_worker");
     options.drafter = NULL;
-    options.max_sequences = PF_MAX_BATCH_SEQUENCES + 1;
+    options.max_sequences = PF_MAX_OPEN_SEQUENCES + 1;
     assert_status(pf_hub_create(&options, &hub, &error), PF_INVALID);
-    assert_says(error, "max_sequences is 257");
+    assert_says(error, "max_sequences is 4097");
     options.max_sequences = 0;
     options.draft_worker = "nowhere";
     assert_status(pf_hub_create(&options, &hub, &error), PF_INVALID);

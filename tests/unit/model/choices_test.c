@@ -182,6 +182,41 @@ static void a_context_is_limited_by_the_memory_of_the_machine_the_model_was_load
     pf_tiny_model_remove(directory);
 }
 
+static void a_cache_by_memory_has_room_for_no_more_than_its_share(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&HEAD_OF_128, directory);
+    pf_topology machine = machine_of(0);
+    machine.memory_bytes = (size_t)1 << 40;
+    pf_model *model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
+    pf_context_config config = {
+        .max_sequences = 64, .kv_sequences = 1, .max_rows = 8, .max_logit_rows = 1, .kv_type = PF_TYPE_BF16
+    };
+    pf_error error;
+    pf_context *one, *context;
+    assert_ok(pf_context_create(model, team, &config, &one, &error), error);
+    const size_t each = pf_context_get_config(one)->kv_budget_bytes, weights = pf_model_packed_bytes(model);
+    pf_context_destroy(one);
+    config.kv_sequences = -1;
+    assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+    assert_int_equal(pf_context_get_config(context)->kv_sequences, 64); /* there is memory for all */
+    pf_context_destroy(context);
+    pf_model_release(model);
+    const struct {
+        size_t room;
+        int32_t n;
+    } cases[] = { { 20 * each, 20 }, { 20 * each - 1, 19 }, { 7 * each, PF_CONTEXT_FEWEST_KV } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        machine.memory_bytes = weights + PF_CONTEXT_KV_SHARE * cases[i].room;
+        model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
+        assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+        assert_int_equal(pf_context_get_config(context)->kv_sequences, cases[i].n);
+        pf_context_destroy(context);
+        pf_model_release(model);
+    }
+    pf_tiny_model_remove(directory);
+}
+
 /* The hint that products use, and whether AUTO holds BF16 in twelve bits where that product is fast. */
 static void weights_larger_than_the_cache_are_marked_as_read_from_memory(void **state)
 {
@@ -280,6 +315,7 @@ int main(void)
         cmocka_unit_test(auto_takes_a_bounded_head_when_weights_exceed_the_cache_and_it_saves_a_twentieth),
         cmocka_unit_test(auto_takes_a_bounded_head_only_if_a_quarter_of_the_memory_stays_free),
         cmocka_unit_test(logits_that_are_changed_keep_the_head_full_and_say_why),
+        cmocka_unit_test(a_cache_by_memory_has_room_for_no_more_than_its_share),
         cmocka_unit_test(a_context_is_limited_by_the_memory_of_the_machine_the_model_was_loaded_for),
         cmocka_unit_test(weights_larger_than_the_cache_are_marked_as_read_from_memory),
         cmocka_unit_test(a_tied_embedding_keeps_separate_rows_when_weights_fit_in_the_cache),

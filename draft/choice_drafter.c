@@ -177,6 +177,18 @@ size_t pf_choice_drafter_reserved_bytes(const pf_peer *peer)
     return bytes;
 }
 
+uint64_t pf_choice_drafter_rests_until_ns(const pf_peer *peer)
+{
+    const pf_choice *d = (const pf_choice *)peer;
+    uint64_t until_ns = UINT64_MAX;
+    if (peer->ops != &peer_ops) return pf_host_rests_until_ns(peer);
+    for (int32_t part = 0; part < PF_CHOICE_PARTS; part++) {
+        const uint64_t part_ns = d->parts[part] ? pf_host_rests_until_ns(d->parts[part]) : UINT64_MAX;
+        if (part_ns < until_ns) until_ns = part_ns;
+    }
+    return until_ns == UINT64_MAX ? 0 : until_ns;
+}
+
 pf_choice_counts pf_choice_drafter_counts(const pf_peer *peer)
 {
     const pf_choice *c = (const pf_choice *)peer;

@@ -42,6 +42,10 @@ PF_MUST_USE pf_status pf_choice_drafter_create(const pf_choice_drafter_config *c
 /* Bytes that its drafters have reserved for their sequences; of another peer than a choice that peer. */
 size_t pf_choice_drafter_reserved_bytes(const pf_peer *peer);
 
+/* Until when its drafters propose nothing, by the clock of its parts: all of them, as long as the first goes on; 0: one drafts. Of another peer
+ * than a choice that peer's (pf_host_rests_until_ns). */
+uint64_t pf_choice_drafter_rests_until_ns(const pf_peer *peer);
+
 /* Rounds of cascades that were looked up, and that were the model's, since it was created. peer: a choice. */
 typedef struct {
     int64_t n_lookups, n_models;

@@ -1,7 +1,8 @@
 #include "draft/goodput.h"
 
-static const double DECAY = 0.99;  /* of a measurement's weight: a half after 69 */
-static const double OUTLIER = 4.0; /* a stall says nothing about rows */
+static const double DECAY = 0.99;      /* of a measurement's weight: a half after 69 */
+static const double DECAY_RATE = 0.97; /* of a step's weight in the rate: a half after 23 */
+static const double OUTLIER = 4.0;     /* a stall says nothing about rows */
 
 /* ---- lines ----------------------------------------------------------------------------------------------------- */
 
@@ -60,6 +61,12 @@ void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_
     goodput->retries = false;
 }
 
+void pf_goodput_observe_tokens(pf_goodput *goodput, int32_t n_tokens, uint64_t ns)
+{
+    goodput->tokens = DECAY_RATE * goodput->tokens + n_tokens;
+    goodput->tokens_ns = DECAY_RATE * goodput->tokens_ns + (double)ns;
+}
+
 double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows)
 {
     return goodput->others > 0.0 ? value_at(&goodput->verify, n_rows) + goodput->other_ns / goodput->others : 0.0;
@@ -68,6 +75,11 @@ double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows)
 double pf_goodput_row_ns(const pf_goodput *goodput)
 {
     return goodput->verify.n > 0.0 ? slope_of(&goodput->verify) : 0.0;
+}
+
+double pf_goodput_row_price(const pf_goodput *goodput)
+{
+    return goodput->tokens_ns > 0.0 ? pf_goodput_row_ns(goodput) * goodput->tokens / goodput->tokens_ns : 0.0;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------------------------ */
@@ -86,6 +98,25 @@ static int32_t add_token(pf_goodput_sequence *sequences, int32_t n, int32_t k, d
     return n_rows;
 }
 
+/* A verification without proposals. */
+static double plain_ns(const pf_goodput *g, int32_t n)
+{
+    const double rows = n == 1 && g->verify.least_x > 1.0 ? g->verify.least_x : n;
+    return g->other_ns / g->others + value_at(&g->verify, rows);
+}
+
+bool pf_goodput_pays(pf_goodput *g, int32_t n, int32_t n_proposed, double expected, uint64_t now_ns)
+{
+    g->rests = g->retries = false;
+    if (g->n_steps < PF_GOODPUT_FIRST_STEPS || n_proposed == 0) return true;
+    const double plain = plain_ns(g, n), ns = g->other_ns / g->others + value_at(&g->verify, n + n_proposed);
+    if (plain <= 0.0 || (n + expected) / ns > n / plain) return true;
+    g->rests = true;
+    g->rows_ns = ns - plain;
+    g->retries = now_ns >= g->retry_ns;
+    return g->retries;
+}
+
 bool pf_goodput_rests(const pf_goodput *goodput, uint64_t now_ns)
 {
     return goodput->rests && now_ns < goodput->retry_ns;
@@ -97,10 +128,9 @@ int32_t pf_goodput_choose(pf_goodput *g, pf_goodput_sequence *sequences, int32_t
     const double other_ns = g->other_ns / g->others;
     double tokens = n, drafted_ns = 0.0, rows = n;
     for (int32_t i = 0; i < n; i++) sequences[i].reach = 1.0;
-    const double plain_rows = n == 1 && g->verify.least_x > 1.0 ? g->verify.least_x : rows;
-    const double plain_ns = other_ns + value_at(&g->verify, plain_rows);
-    if (plain_ns <= 0.0) return max_draft; /* by a clock that stood */
-    double best = tokens / plain_ns;
+    const double plain = plain_ns(g, n);
+    if (plain <= 0.0) return max_draft; /* by a clock that stood */
+    double best = tokens / plain;
     int32_t chosen = 0;
     for (int32_t k = 1; k <= max_draft; k++) {
         const int32_t n_rows = add_token(sequences, n, k, &tokens);
@@ -108,7 +138,7 @@ int32_t pf_goodput_choose(pf_goodput *g, pf_goodput_sequence *sequences, int32_t
         drafted_ns += value_at(&g->draft, n_rows);
         rows += n_rows;
         const double ns = drafted_ns + other_ns + value_at(&g->verify, rows), goodput = tokens / ns;
-        if (k == 1) g->rows_ns = ns - drafted_ns - plain_ns;
+        if (k == 1) g->rows_ns = ns - drafted_ns - plain;
         if (goodput <= best) continue;
         best = goodput;
         chosen = k;

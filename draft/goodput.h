@@ -42,12 +42,13 @@ typedef struct {
 /* Zero: nothing measured. */
 typedef struct {
     pf_goodput_line draft, verify;
-    double others, other_ns; /* o is their ratio */
-    int32_t n_steps;         /* measured, up to PF_GOODPUT_FIRST_STEPS */
-    uint64_t retry_ns;       /* when to draft a token although it does not pay */
-    bool rests;              /* nothing pays */
-    bool retries;            /* a token is drafted all the same, in this step, and ... */
-    double rows_ns;          /* ... its rows cost the verification so much */
+    double others, other_ns;  /* o is their ratio */
+    double tokens, tokens_ns; /* that steps committed, and their time: a rate */
+    int32_t n_steps;          /* measured, up to PF_GOODPUT_FIRST_STEPS */
+    uint64_t retry_ns;        /* when to draft a token although it does not pay */
+    bool rests;               /* nothing pays */
+    bool retries;             /* a token is drafted all the same, in this step, and ... */
+    double rows_ns;           /* ... its rows cost the verification so much */
 } pf_goodput;
 
 /* A sequence of the step. */
@@ -65,6 +66,9 @@ void pf_goodput_observe_pass(pf_goodput *goodput, int32_t n_rows, uint64_t ns);
  * out. */
 void pf_goodput_observe_step(pf_goodput *goodput, int32_t n_rows, uint64_t verify_ns, uint64_t other_ns);
 
+/* A step committed so many tokens, of all its sequences, and took ns from the end of drafting to its verdicts, prompts left out. */
+void pf_goodput_observe_tokens(pf_goodput *goodput, int32_t n_tokens, uint64_t ns);
+
 /* A step has been drafted, until now_ns, and that took ns, with the tokens that were read before. */
 void pf_goodput_observe_drafting(pf_goodput *goodput, uint64_t ns, uint64_t now_ns);
 
@@ -74,11 +78,18 @@ double pf_goodput_step_ns(const pf_goodput *goodput, int32_t n_rows);
 /* What one more row costs a verification, by the line through what was measured; 0: nothing was. */
 double pf_goodput_row_ns(const pf_goodput *goodput);
 
+/* The tokens that are committed while one more row is verified: what a proposed token must be likelier than to pay. 0: nothing was measured. */
+double pf_goodput_row_price(const pf_goodput *goodput);
+
 /* What a draft pass of so many rows takes, by what was observed; 0: nothing was. */
 double pf_goodput_pass_ns(const pf_goodput *goodput, int32_t n_rows);
 
 /* Whether nothing will be drafted at now_ns, so that nothing need be read for it either. */
 bool pf_goodput_rests(const pf_goodput *goodput, uint64_t now_ns);
+
+/* Whether proposals that cost no draft pass pay, for a step of n sequences: of n_proposed tokens in all so many are expected to be accepted.
+ * True, too, while too little is measured, and now and then. Where they do not, the goodput rests. */
+bool pf_goodput_pays(pf_goodput *goodput, int32_t n, int32_t n_proposed, double expected, uint64_t now_ns);
 
 /* How many tokens to draft for each of n sequences, at most max_draft and its room; max_draft while too little is measured. */
 int32_t pf_goodput_choose(pf_goodput *goodput, pf_goodput_sequence *sequences, int32_t n, int32_t max_draft,

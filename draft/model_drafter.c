@@ -16,6 +16,7 @@
 #include "draft/draw_tokens.h"
 #include "draft/drafter_kind.h"
 #include "draft/goodput.h"
+#include "draft/judged_step.h"
 #include "draft/parallel.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
@@ -23,14 +24,6 @@
 
 /* Levels that a tree may have beyond a chain's best length: with more candidates a path goes farther. */
 enum { TREE_LEVELS = 2 };
-
-/* Proposals of one engine whose verdicts came in one batch. */
-typedef struct {
-    uint64_t submit; /* that batch: the host's n_submits */
-    int32_t n_rows;  /* that it verified; 0: there is none */
-    uint64_t left_ns, back_ns;
-    pf_timing told;
-} judged_step;
 
 typedef struct {
     pf_host host;
@@ -43,7 +36,7 @@ typedef struct {
     pf_length last_fixed;  /* likewise of one of fixed length, where it is drafted ahead */
     pf_goodput goodput;
     pf_parallel parallel;
-    judged_step judged;
+    pf_judged_step judged;
     pf_goodput_sequence *weighed; /* [max_sequences] */
     pf_draft_state *states;       /* [max_sequences] by slot */
     uint64_t n_opened;
@@ -138,22 +131,10 @@ static void release(pf_host *host, pf_host_sequence *s)
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
-static void count_judged_step(drafter *d)
-{
-    const judged_step *j = &d->judged;
-    if (j->n_rows == 0) return;
-    const uint64_t away_ns = j->back_ns - j->left_ns;
-    const uint64_t told_ns = j->told.compute_ns, verify_ns = told_ns > 0 && told_ns < away_ns ? told_ns : away_ns;
-    const uint64_t rest_ns = away_ns - verify_ns, waited_ns = j->told.queue_ns < rest_ns ? j->told.queue_ns : rest_ns;
-    pf_goodput_observe_step(&d->goodput, j->n_rows, verify_ns, rest_ns - waited_ns);
-    d->judged.n_rows = 0;
-}
-
 /* A verdict on a proposal that the target has verified, alone or with others of its batch. */
 static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
 {
     pf_draft_state *state = &d->states[s->slot];
-    judged_step *j = &d->judged;
     const int32_t n_sent = state->n_sent;
     const bool is_late = n_sent > 0 && pf_adaptive_is_late(s->tokens + s->n_committed, verdict);
     state->n_sent = -1;
@@ -161,12 +142,7 @@ static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict 
     if (d->parallel.mask >= 0)
         pf_parallel_judge(&d->parallel, s->slot, verdict,
                           state->adaptive.drafted_ns + pf_host_now_ns(&d->host) - state->adaptive.left_ns);
-    if (j->submit != d->host.n_submits) {
-        count_judged_step(d);
-        *j = (judged_step){ .submit = d->host.n_submits, .back_ns = pf_host_now_ns(&d->host), .told = d->host.told };
-    }
-    j->n_rows += n_sent + 1;
-    if (state->adaptive.left_ns > j->left_ns) j->left_ns = state->adaptive.left_ns;
+    pf_judged_step_add(&d->judged, &d->host, &d->goodput, verdict, n_sent, state->adaptive.left_ns);
 }
 
 /* Keep of the cache what the verdict confirms, but never the last token's row; or take a branch that was drafted for it. */
@@ -467,7 +443,7 @@ static uint64_t time_pass(drafter *d, uint64_t before_ns, int32_t n_rows)
  * no length is chosen yet, draft/length.h decides token by token. */
 static void limit_lengths(drafter *d)
 {
-    count_judged_step(d);
+    pf_judged_step_end(&d->judged, &d->goodput);
     int32_t n_adaptive = 0, most = 0;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const int32_t slot = d->ready[i];
@@ -501,7 +477,7 @@ static void limit_lengths(drafter *d)
  * begun. */
 static void plan_parallel(drafter *d)
 {
-    count_judged_step(d);
+    pf_judged_step_end(&d->judged, &d->goodput);
     int32_t n_fed = 0, most = 1;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const pf_host_sequence *s = &d->host.sequences[d->ready[i]];

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "draft/drafter_kind.h"
 #include "draft/goodput.h"
+#include "draft/judged_step.h"
 #include "draft/lookup_odds.h"
 #include "draft/suffix_corpus.h"
 #include "host/sequence_host.h"
@@ -17,7 +18,6 @@ enum {
 static const double LEAST_CHANCE = 0.05,
                     FIRST_CHANCE = 0.3; /* of a path that is proposed; before rows have been measured */
 static const double CAUTION = 1.5;      /* of a row's price */
-static const double DECAY_RATE = 0.97;  /* of a round's weight: a half after 23 */
 
 /* What the drafter keeps of a sequence besides the host's part. */
 typedef struct {
@@ -29,7 +29,9 @@ typedef struct {
     pf_lookup_cell cells[PF_MAX_DRAFT_TOKENS]; /* of the latest proposal's tokens */
     int32_t parents[PF_MAX_DRAFT_TOKENS];      /* likewise */
     double expected;                           /* tokens of it that will be accepted */
-    uint64_t left_ns;                          /* when it was handed out; 0: it was not sent */
+    uint64_t left_ns;                          /* when it was handed out; 0: it was not sent ... */
+    int32_t n_sent;                            /* ... and so many tokens of it */
+    pf_proposal proposal;                      /* in the making */
     int32_t excluded[2 * PF_MAX_EXCLUDED], n_excluded;
 } lookup_state;
 
@@ -39,11 +41,11 @@ typedef struct {
     size_t corpus_bytes;
     lookup_state *states; /* [max_sequences] by slot */
     pf_lookup_odds odds;  /* of all texts */
-    pf_goodput cost;      /* rows of a verification */
-    uint64_t submit;      /* the batch whose verdicts make this step: the host's n_submits */
-    int32_t step_rows, step_tokens;
-    uint64_t step_ns;
-    double tokens, ns; /* their ratio is the rate of committed tokens; decayed sums */
+    pf_goodput goodput;
+    pf_judged_step judged;
+    int32_t *ready; /* [max_sequences] slots with a proposal in the making */
+    int32_t n_ready;
+    uint64_t begun_ns; /* when the first of them was begun */
 } suffix_drafter;
 
 static lookup_state *state_of(const pf_host *host, const pf_host_sequence *s)
@@ -108,37 +110,14 @@ static void judge(suffix_drafter *d, const pf_host_sequence *s, const pf_verdict
     }
 }
 
-static void end_step(suffix_drafter *d)
-{
-    if (d->step_rows == 0) return;
-    pf_goodput_observe_step(&d->cost, d->step_rows, d->step_ns, 0);
-    d->tokens = DECAY_RATE * d->tokens + d->step_tokens;
-    d->ns = DECAY_RATE * d->ns + (double)d->step_ns;
-    d->step_rows = 0;
-}
-
-/* The time of a verification, of all its sequences together. */
-static void measure(suffix_drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
-{
-    const lookup_state *state = state_of(&d->host, s);
-    if (state->left_ns == 0) return;
-    if (d->submit != d->host.n_submits) {
-        end_step(d);
-        d->submit = d->host.n_submits;
-        d->step_tokens = 0;
-        d->step_ns = pf_host_now_ns(&d->host) - state->left_ns;
-    }
-    d->step_rows += s->n_drafted + 1;
-    d->step_tokens += verdict->n_tokens;
-}
-
 static pf_status follow(pf_host *host, pf_host_sequence *s, const pf_verdict *verdict)
 {
     suffix_drafter *d = (suffix_drafter *)host;
+    lookup_state *state = state_of(host, s);
     judge(d, s, verdict);
-    measure(d, s, verdict);
-    state_of(host, s)->expected = 0.0;
-    state_of(host, s)->left_ns = 0;
+    if (state->left_ns > 0) pf_judged_step_add(&d->judged, host, &d->goodput, verdict, state->n_sent, state->left_ns);
+    state->expected = 0.0;
+    state->left_ns = 0;
     return PF_OK;
 }
 
@@ -254,8 +233,8 @@ static void grow(const suffix_drafter *d, const lookup_state *state, const pf_su
 static double least_chance(const suffix_drafter *d, const pf_host_sequence *s)
 {
     if (!s->is_adaptive) return LEAST_CHANCE;
-    if (d->cost.n_steps < PF_GOODPUT_FIRST_STEPS || d->ns <= 0.0) return FIRST_CHANCE;
-    const double price = CAUTION * pf_goodput_row_ns(&d->cost) * d->tokens / d->ns;
+    if (d->goodput.n_steps < PF_GOODPUT_FIRST_STEPS) return FIRST_CHANCE;
+    const double price = CAUTION * pf_goodput_row_price(&d->goodput);
     return price > LEAST_CHANCE ? price : LEAST_CHANCE;
 }
 
@@ -285,8 +264,11 @@ static bool add(pf_host *host, pf_host_sequence *s)
 {
     suffix_drafter *d = (suffix_drafter *)host;
     lookup_state *state = state_of(host, s);
+    if (d->n_ready == 0) {
+        d->begun_ns = pf_host_now_ns(host);
+        pf_judged_step_end(&d->judged, &d->goodput);
+    }
     feed(host, s, unread(host, s));
-    end_step(d);
     growth own = { .n = 0 }, earlier = { .n = 0 };
     const int32_t room = pf_host_draft_room(host, s), width = s->is_adaptive && s->judges_trees ? WIDTH : 1;
     const double least = least_chance(d, s);
@@ -301,13 +283,52 @@ static bool add(pf_host *host, pf_host_sequence *s)
     if (n_earlier > 0) grow(d, state, tree, place, n_earlier, room, width, least, &earlier);
 
     const growth *better = earlier.expected > own.expected ? &earlier : &own;
-    pf_proposal proposal;
-    pf_host_begin_proposal(host, s, &proposal);
-    write_proposal(state, s, better, &proposal);
+    pf_host_begin_proposal(host, s, &state->proposal);
+    write_proposal(state, s, better, &state->proposal);
     state->expected = better->expected;
-    state->left_ns = pf_host_now_ns(host);
-    pf_host_propose(host, s, &proposal);
+    d->ready[d->n_ready++] = s->slot;
     return true;
+}
+
+/* Whether the proposals of the step are worth the rows that they add to its verification. */
+static bool step_pays(suffix_drafter *d, uint64_t now_ns)
+{
+    int32_t n_proposed = 0;
+    double expected = 0.0;
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        n_proposed += d->host.sequences[d->ready[i]].n_drafted;
+        expected += d->states[d->ready[i]].expected;
+    }
+    const bool pays = pf_goodput_pays(&d->goodput, d->n_ready, n_proposed, expected, now_ns);
+    pf_goodput_observe_drafting(&d->goodput, now_ns - d->begun_ns, now_ns);
+    return pays;
+}
+
+/* What is not sent stands behind the committed tokens all the same, and is judged. */
+static void run(pf_host *host)
+{
+    suffix_drafter *d = (suffix_drafter *)host;
+    const uint64_t now_ns = pf_host_now_ns(host);
+    const bool pays = d->n_ready == 0 || step_pays(d, now_ns);
+    for (int32_t i = 0; i < d->n_ready; i++) {
+        pf_host_sequence *s = &host->sequences[d->ready[i]];
+        lookup_state *state = &d->states[s->slot];
+        if (s->is_adaptive && !pays) {
+            state->proposal.n_tokens = 0;
+            state->proposal.parents = NULL;
+            state->expected = 0.0;
+        }
+        state->n_sent = state->proposal.n_tokens;
+        state->left_ns = now_ns;
+        pf_host_propose(host, s, &state->proposal);
+    }
+    d->n_ready = 0;
+}
+
+static uint64_t rests_until_ns(const pf_host *host)
+{
+    const pf_goodput *goodput = &((const suffix_drafter *)host)->goodput;
+    return goodput->rests ? goodput->retry_ns : 0;
 }
 
 /* ---- creation ------------------------------------------------------------------------------------------------------ */
@@ -317,6 +338,7 @@ static void lay_out(pf_host *host, pf_arena *arena)
     suffix_drafter *d = (suffix_drafter *)host;
     const int32_t n = host->config.max_sequences;
     d->states = pf_arena_take(arena, (size_t)n, sizeof *d->states);
+    d->ready = pf_arena_take(arena, (size_t)n, sizeof *d->ready);
     for (int32_t i = 0; i < n; i++)
         pf_suffix_tree_lay_out(d->states ? &d->states[i].tree : NULL, host->config.max_tokens, arena);
     if (d->corpus_bytes > 0) pf_suffix_corpus_lay_out(&d->corpus, d->corpus_bytes, arena);
@@ -332,8 +354,10 @@ static const pf_host_role role = {
     .follow = follow,
     .turn = turn,
     .add = add,
+    .run = run,
     .feed = feed,
     .unread = unread,
+    .rests_until_ns = rests_until_ns,
     .lay_out = lay_out,
 };
 

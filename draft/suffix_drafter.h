@@ -9,6 +9,8 @@
  * of n tokens gives at most PF_SUFFIX_FACTOR * n tokens. Of the two proposals the one of which more is expected to be accepted is
  * sent: a chain, or a tree with second choices where the open asks for a chosen length and for trees.
  *
+ * Where the proposals of a step together do not pay for their rows none is sent, but now and then (draft/goodput.h).
+ *
  * A proposal is fixed before any noise is drawn and declares no distribution: every method is exact with it. A fixed length is a bound.
  *
  * It has no model: vocabulary and context are those of the pf_model_info it is given. Opens name their client (pf_open.client); texts

@@ -64,7 +64,7 @@ static pf_status make_lookups(const pf_drafters_plan *plan, pf_choice_drafter_co
     if (pf_drafter_list_has_suffixes(plan->list))
         PF_TRY(pf_suffix_drafter_create(texts, &suffix, &choice->suffix, error));
     if (!has(plan->list, PF_DRAFTS_BY_NGRAM)) return PF_OK;
-    return pf_ngram_drafter_create(texts, max_sequences, max_draft, &choice->ngram, error);
+    return pf_ngram_drafter_create(texts, max_sequences, max_draft, (pf_stop){ 0 }, &choice->ngram, error);
 }
 
 pf_status pf_drafters_make(const pf_drafters_plan *plan, pf_peer **out, pf_error *error)

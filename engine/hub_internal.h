@@ -86,7 +86,7 @@ struct hub_lane {
     pf_invalid_log invalid;
     pf_model_figures figures;   /* after the latest unit */
     pf_model_figures before;    /* of the peer, when the hub was created */
-    uint64_t rests_until_ns;    /* of a drafter: pf_host_rests_until_ns */
+    uint64_t rests_until_ns;    /* of a drafter: pf_choice_drafter_rests_until_ns */
     int32_t n_open, rests_with; /* sequences: now, and when it began to rest */
 };
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "draft/choice_drafter.h"
 #include "engine/hub_internal.h"
 #include "host/merged_peer.h"
 
@@ -185,7 +186,7 @@ static void report(hub_lane *lane)
 
 static void take_figures(hub_lane *lane)
 {
-    const uint64_t rests_until_ns = pf_host_rests_until_ns(lane->near);
+    const uint64_t rests_until_ns = pf_choice_drafter_rests_until_ns(lane->near);
     (void)pf_host_get_figures(lane->near, &lane->figures);
     lane->n_open = pf_dispatch_open_sequences(lane->dispatch);
     if (lane->rests_until_ns != rests_until_ns) lane->rests_with = lane->n_open;

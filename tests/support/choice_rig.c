@@ -93,7 +93,7 @@ void rig_make(choice_rig *r, int32_t max_sequences, const pf_drafts_by *offered,
         if (pf_drafts_by_suffixes(offered[i]) && !choice.suffix)
             assert_ok(pf_suffix_drafter_create(&info, &suffix, &choice.suffix, &error), error);
         if (offered[i] == PF_DRAFTS_BY_NGRAM)
-            assert_ok(pf_ngram_drafter_create(&info, max_sequences, 8, &choice.ngram, &error), error);
+            assert_ok(pf_ngram_drafter_create(&info, max_sequences, 8, (pf_stop){ 0 }, &choice.ngram, &error), error);
     }
     assert_ok(pf_choice_drafter_create(&choice, &r->choice, &error), error);
 }

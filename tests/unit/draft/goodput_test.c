@@ -182,6 +182,25 @@ static void with_little_measured_all_that_is_allowed_is_drafted(void **state)
     assert_int_equal(choose(&s, &m, 2), 0);
 }
 
+static void proposals_that_cost_no_pass_are_sent_where_they_pay_for_their_rows(void **state)
+{
+    (void)state;
+    const machine m = { .verify = 100e3, .verify_row = 20e3 };
+    side s = { .rng = 1 };
+    assert_true(pf_goodput_pays(&s.goodput, 8, 64, 0.1, s.now_ns)); /* nothing is measured */
+    for (int32_t i = 0; i < STEPS; i++) take_step(&s, &m, 8, i % 3);
+    assert_true(pf_goodput_pays(&s.goodput, 8, 8, 6.0, s.now_ns)); /* 14 tokens in 420 us, 8 in 260 */
+    assert_false(pf_goodput_rests(&s.goodput, s.now_ns));
+    assert_true(pf_goodput_pays(&s.goodput, 8, 8, 1.0, s.now_ns)); /* 9 in 420: tried, for it has not rested yet */
+    pf_goodput_observe_drafting(&s.goodput, 1000, s.now_ns);
+    assert_false(pf_goodput_pays(&s.goodput, 8, 8, 1.0, s.now_ns));
+    assert_true(pf_goodput_rests(&s.goodput, s.now_ns));
+    s.now_ns += (uint64_t)PF_GOODPUT_RETRY_SHARE * (1000 + (uint64_t)(8 * m.verify_row * 1.2));
+    assert_true(pf_goodput_pays(&s.goodput, 8, 8, 1.0, s.now_ns));
+    assert_true(pf_goodput_pays(&s.goodput, 8, 0, 0.0, s.now_ns)); /* nothing to send is no rest */
+    assert_false(pf_goodput_rests(&s.goodput, s.now_ns));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_draft_that_is_no_longer_accepted_is_switched_off_within_50_steps_and_on_again),
         cmocka_unit_test(no_sequence_counts_for_more_than_it_has_room_for),
         cmocka_unit_test(second_choices_that_are_often_right_pay_for_a_token),
+        cmocka_unit_test(proposals_that_cost_no_pass_are_sent_where_they_pay_for_their_rows),
         cmocka_unit_test(with_little_measured_all_that_is_allowed_is_drafted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

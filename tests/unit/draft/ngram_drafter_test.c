@@ -1,6 +1,7 @@
 /* The n-gram drafter by itself, with verdicts that the test makes up. */
 #include "draft/ngram_drafter.h"
 
+#include "host/sequence_host.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/test.h"
@@ -12,7 +13,7 @@ static pf_peer *make_drafter(int32_t max_sequences)
     const pf_model_info target = { .model_id = "target", .vocab_size = V, .max_context = MAX_TOKENS, .max_draft = 4 };
     pf_peer *drafter;
     pf_error error = { 0 };
-    assert_ok(pf_ngram_drafter_create(&target, max_sequences, MAX_DRAFT, &drafter, &error), error);
+    assert_ok(pf_ngram_drafter_create(&target, max_sequences, MAX_DRAFT, (pf_stop){ 0 }, &drafter, &error), error);
     return drafter;
 }
 
@@ -181,6 +182,113 @@ static void sequences_of_one_batch_are_answered_together_and_independently(void 
     pf_peer_destroy(drafter);
 }
 
+/* ---- the length that is chosen ------------------------------------------------------------------------------------- */
+
+enum { MOST_TEXTS = 8, ROUNDS = 40 };
+
+/* Texts of few different tokens, and a target whose verification takes so long, by rows; on a simulated clock. */
+typedef struct {
+    pf_peer *drafter;
+    uint64_t now_ns, rng;
+    uint64_t verify_ns, row_ns;
+    int32_t n, n_alphabet;
+    pf_open opens[MOST_TEXTS];
+    int32_t prompts[MOST_TEXTS][8];
+    int32_t base[MOST_TEXTS], next[MOST_TEXTS][2];
+    int32_t n_rows; /* of the verification that is to come */
+} target_rig;
+
+static int32_t draw(target_rig *r, int32_t text, int32_t position)
+{
+    if (r->n_alphabet == 0) return 1 + (text + position) % 3; /* a period: a lookup is always right */
+    r->rng = r->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return 1 + (int32_t)((r->rng >> 33) % (uint64_t)r->n_alphabet);
+}
+
+static void open_texts(target_rig *r, int32_t n)
+{
+    const pf_model_info target = { .model_id = "target", .vocab_size = V, .max_context = 4096, .max_draft = 4 };
+    pf_error error = { 0 };
+    assert_ok(pf_ngram_drafter_create(&target, MOST_TEXTS, MAX_DRAFT, (pf_stop){ .clock_ns = &r->now_ns }, &r->drafter,
+                                      &error),
+              error);
+    r->n = r->n_rows = n;
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t k = 0; k < 8; k++) r->prompts[i][k] = draw(r, i, k);
+        r->opens[i] = open_of((uint64_t)i + 1, r->prompts[i], 8);
+        r->opens[i].adaptive_draft = true;
+        r->opens[i].max_draft = PF_NGRAM_ADAPTIVE_DRAFT;
+        r->base[i] = 8;
+    }
+}
+
+/* A round of all texts, of which no proposed token is accepted unless they have a period. How many tokens were proposed then. */
+static int32_t take_round(target_rig *r, uint64_t round, bool accepts)
+{
+    static int32_t sent[MOST_TEXTS];
+    pf_verdict verdicts[MOST_TEXTS];
+    int32_t tokens[MOST_TEXTS][MAX_DRAFT + 1], n_proposed = 0;
+    const uint64_t took_ns = r->verify_ns + (uint64_t)r->n_rows * r->row_ns;
+    r->now_ns += took_ns;
+    for (int32_t i = 0; i < r->n; i++) {
+        const int32_t n = 1 + (accepts && round > 0 ? sent[i] : 0);
+        for (int32_t k = 0; k < n; k++) tokens[i][k] = draw(r, i, r->base[i] + k);
+        verdicts[i] = verdict_of(&r->opens[i], round, r->base[i], tokens[i], n);
+        verdicts[i].n_accepted = n - 1;
+        r->base[i] += n;
+    }
+    const pf_batch batch = { .opens = r->opens,
+                             .n_opens = round == 0 ? r->n : 0,
+                             .verdicts = verdicts,
+                             .n_verdicts = r->n,
+                             .timing.compute_ns = took_ns };
+    const pf_batch *answer = near_peer_ask(r->drafter, batch);
+    assert_non_null(answer);
+    assert_int_equal(answer->n_proposals, r->n);
+    for (int32_t i = 0; i < r->n; i++) {
+        sent[answer->proposals[i].sequence - 1] = answer->proposals[i].n_tokens;
+        n_proposed += answer->proposals[i].n_tokens;
+    }
+    r->n_rows = r->n + n_proposed;
+    return n_proposed;
+}
+
+/* Tokens that were proposed in the second half of the rounds. */
+static int32_t count_proposed(target_rig *r, int32_t n, bool accepts)
+{
+    int32_t n_proposed = 0;
+    open_texts(r, n);
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        const int32_t more = take_round(r, (uint64_t)i, accepts);
+        if (i >= ROUNDS / 2) n_proposed += more;
+    }
+    return n_proposed;
+}
+
+static void a_length_that_is_chosen_pays_for_the_rows_of_all_sequences(void **state)
+{
+    (void)state;
+    target_rig dear = { .verify_ns = 100000, .row_ns = 50000, .n_alphabet = 3 };
+    assert_true(count_proposed(&dear, MOST_TEXTS, false) <= MOST_TEXTS * ROUNDS / 8); /* but now and then one */
+    assert_true(pf_host_rests_until_ns(dear.drafter) > 0);
+    pf_peer_destroy(dear.drafter);
+    target_rig cheap = { .verify_ns = 100000, .row_ns = 10 };
+    assert_true(count_proposed(&cheap, MOST_TEXTS, true) >= MOST_TEXTS * ROUNDS / 2 * PF_NGRAM_ADAPTIVE_DRAFT);
+    assert_int_equal(pf_host_rests_until_ns(cheap.drafter), 0);
+    pf_peer_destroy(cheap.drafter);
+}
+
+static void more_sequences_get_shorter_proposals(void **state)
+{
+    (void)state;
+    target_rig alone = { .verify_ns = 400000, .row_ns = 20000, .n_alphabet = 2 };
+    target_rig many = alone;
+    const int32_t of_one = count_proposed(&alone, 1, false), of_all = count_proposed(&many, MOST_TEXTS, false);
+    pf_peer_destroy(alone.drafter);
+    pf_peer_destroy(many.drafter);
+    if (of_all >= MOST_TEXTS * of_one) fail_msg("%d tokens of %d texts, %d of one", of_all, MOST_TEXTS, of_one);
+}
+
 static void an_open_that_cannot_be_served_is_refused_by_name(void **state)
 {
     (void)state;
@@ -245,6 +353,8 @@ int main(void)
         cmocka_unit_test(the_length_follows_the_request_and_the_room),
         cmocka_unit_test(rejected_tokens_leave_no_trace),
         cmocka_unit_test(sequences_of_one_batch_are_answered_together_and_independently),
+        cmocka_unit_test(a_length_that_is_chosen_pays_for_the_rows_of_all_sequences),
+        cmocka_unit_test(more_sequences_get_shorter_proposals),
         cmocka_unit_test(an_open_that_cannot_be_served_is_refused_by_name),
         cmocka_unit_test(an_unknown_sequence_is_asked_for),
         cmocka_unit_test(a_round_allocates_nothing),

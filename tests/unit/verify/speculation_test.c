@@ -149,7 +149,7 @@ static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
 
 static pf_status create_ngram(const pf_model_info *info, int32_t max_draft, pf_peer **out, pf_error *error)
 {
-    return pf_ngram_drafter_create(info, N_PROMPTS, max_draft, out, error);
+    return pf_ngram_drafter_create(info, N_PROMPTS, max_draft, (pf_stop){ 0 }, out, error);
 }
 
 static pf_status create_suffix(const pf_model_info *info, int32_t max_draft, pf_peer **out, pf_error *error)

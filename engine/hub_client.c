@@ -130,6 +130,7 @@ static pf_status take(hub_client *c, const pf_batch *batch)
     if (!pf_held_add(c->in, batch)) return PF_LIMIT;
     if (was_empty) c->submitted_ns = now_ns;
     come_back(c, now_ns);
+    if (c->other) come_back(c->other, now_ns);
     if (batch->n_closes > 0) c->is_owed = false;
     if (asks(batch, of_verifier)) c->is_owed = true;
     if (c->queue == &c->lane->waiting && c->in->batch.n_opens == 0) pf_hub_dequeue(c); /* it has been closed */
@@ -220,6 +221,12 @@ static int32_t count_backlog(const pf_peer *peer)
     return n;
 }
 
+static void unpair(hub_client *c)
+{
+    if (c->other) c->other->other = NULL;
+    c->other = NULL;
+}
+
 /* The hub's thread closes its sequence and frees it. */
 static void destroy(pf_peer *peer)
 {
@@ -228,6 +235,7 @@ static void destroy(pf_peer *peer)
     pthread_mutex_lock(&hub->lock);
     pf_hub_client_not_away(c);
     pf_hub_dequeue(c);
+    unpair(c);
     c->is_gone = hub->has_gone = true;
     if (hub->is_idle || hub->is_gathering) pthread_cond_signal(&hub->work);
     pthread_mutex_unlock(&hub->lock);
@@ -251,6 +259,19 @@ int32_t pf_hub_cached_tokens(const pf_peer *peer)
     const int32_t n = c->n_cached;
     pthread_mutex_unlock(&c->lane->hub->lock);
     return n;
+}
+
+void pf_hub_pair(pf_peer *verifier, pf_peer *drafter)
+{
+    hub_client *a = client_of(verifier), *b = client_of(drafter);
+    if (verifier->ops != &ops || drafter->ops != &ops || a->lane->hub != b->lane->hub) return;
+    pf_hub *hub = a->lane->hub;
+    pthread_mutex_lock(&hub->lock);
+    unpair(a);
+    unpair(b);
+    a->other = b;
+    b->other = a;
+    pthread_mutex_unlock(&hub->lock);
 }
 
 /* A drafter that rests is asked again as soon as fewer sequences share its passes. */

@@ -14,7 +14,8 @@
  *      waiting    its open waits until a sequence is closed; first in, first out
  *
  * A client that has been answered, and is expected to go on, is away until it submits. A pass waits for clients that are away,
- * but only briefly (pf_hub_gather), and not for one that took longer than that the last time.
+ * but only briefly (pf_hub_gather), and not for one that took longer than that the last time. A session that goes on at its drafter has come
+ * back from its verifier, and the other way round (pf_hub_pair).
  *
  * While nothing pays at the drafter (draft/goodput.h), sessions tell it of their verdicts and do not ask it: a round has then no way to
  * the drafter and back (pf_hub_rests).
@@ -54,6 +55,7 @@ struct hub_client {
     hub_client *next;     /* in that queue */
     hub_client *next_taken;
     hub_client *next_in_lane, **previous_in_lane;
+    hub_client *other;     /* of the same session, in the other lane; NULL: none */
     uint64_t submitted_ns; /* when the oldest message of `in` came */
     uint64_t taken_ns;     /* the same of `taken`; of the hub's thread */
     uint64_t answered_ns;  /* when it was last answered */

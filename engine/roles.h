@@ -45,6 +45,10 @@ PF_MUST_USE pf_status pf_drafters_make(const pf_drafters_plan *plan, pf_peer **o
 /* Tokens of the latest prompt that a verifier of a hub had in its cache, once it has answered; -1: it is another peer, or not known. */
 int32_t pf_hub_cached_tokens(const pf_peer *peer);
 
+/* The two are of one session: where it goes on at one it has come back from the other, and no pass waits for it. Of other peers than those of
+ * one hub: nothing. */
+void pf_hub_pair(pf_peer *verifier, pf_peer *drafter);
+
 /* Whether a drafter of a hub proposes nothing at the moment, because nothing pays while so many sequences are open. Another one is asked. */
 bool pf_hub_rests(const pf_peer *peer);
 

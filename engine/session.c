@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "engine/generation.h"
+#include "engine/roles.h"
 #include "engine/run.h"
 #include "engine/versioned.h"
 
@@ -112,6 +113,7 @@ pf_status pf_session_create(const pf_session_options *given, pf_session **out, p
         pf_session_destroy(session);
         return status;
     }
+    if (options.drafter) pf_hub_pair(options.verifier, options.drafter);
     *out = session;
     return PF_OK;
 }

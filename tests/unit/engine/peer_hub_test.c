@@ -583,6 +583,26 @@ static void a_pass_does_not_wait_for_a_sequence_that_stays_away(void **state)
     assert_true(script.n_passes >= 22);
 }
 
+/* While the drafter is asked, the verifier's client of the same session has nothing to say, and the other way round. */
+static void a_pass_does_not_wait_for_a_session_that_goes_on_at_its_other_peer(void **state)
+{
+    const shared *s = *state;
+    const pf_hub_options options = {
+        .size = sizeof options, .verifier = s->verifier, .drafter = s->drafter, .gather_ns = 1000 * MS
+    };
+    pf_hub *hub = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_hub_create(&options, &hub, &error), error);
+    worker w = { .hub = hub, .i = 1, .drafts = true };
+    const uint64_t begin_ns = pf_now_ns();
+    (void)run_worker(&w);
+    const uint64_t took_ns = pf_now_ns() - begin_ns;
+    assert_ok(w.status, w.error);
+    assert_same_text(&w.out, &s->plain[1]);
+    pf_hub_destroy(hub);
+    assert_true(took_ns < UINT64_C(1000) * MS); /* not one wait */
+}
+
 /* ---- drafting ahead ----------------------------------------------------------------------------------------------- */
 
 enum { AHEAD_PASSES = 3 };
@@ -818,6 +838,7 @@ int main(void)
         cmocka_unit_test(a_destroyed_client_gives_its_place_to_the_next),
         cmocka_unit_test(a_pass_waits_for_a_sequence_that_was_just_answered),
         cmocka_unit_test(a_pass_does_not_wait_for_a_sequence_that_stays_away),
+        cmocka_unit_test(a_pass_does_not_wait_for_a_session_that_goes_on_at_its_other_peer),
         cmocka_unit_test(the_drafter_works_ahead_while_no_client_has_asked),
         cmocka_unit_test(a_drafter_that_rests_is_told_of_verdicts_and_not_asked),
         cmocka_unit_test(a_client_that_settles_waits_until_its_close_is_taken),

@@ -1,8 +1,8 @@
 """Tokens a second of llama-server alone, with its own draft model and with a Pilotfish worker, in turns.
 
 Run as: llamacpp_speed.py BINARY BUILD MODELS [TURNS [N_NEW [THREADS]]]; by default 5 turns, 128 tokens and one thread of llama.cpp. All
-drafts are the bundled one in the format of MODELS/draft.gguf, or in INT8 at the worker, four tokens long. The three servers are up at once and answer
-the same prompts one after the other, so that what else the machine does meets all of them.
+drafts are the bundled one, in the format of MODELS/draft.gguf, or in INT8 at the worker; four tokens long, or as long as the worker chooses. The
+four servers are up at once and answer the same prompts one after the other, so that what else the machine does meets all of them.
 """
 
 import statistics
@@ -38,10 +38,12 @@ def main():
         worker = pilotfish.serve("worker", stack.BUNDLED / "draft", f"unix:{home}/w.sock", "--dtype", "int8", "--head", "screened",
                                  "--threads", "1")
         common = ["--threads", threads, "--spec-draft-n-max", stack.MAX_DRAFT]
+        pilotfish_drafts = ["--spec-type", "pilotfish", "--spec-pilotfish-address", worker.address]
         servers = {
             "alone": stack.LlamaServer(home, "--threads", threads),
             "draft-simple": stack.LlamaServer(home, *common, "--spec-type", "draft-simple", "-md", stack.MODELS / "draft.gguf"),
-            "pilotfish": stack.LlamaServer(home, *common, "--spec-type", "pilotfish", "--spec-pilotfish-address", worker.address),
+            "pilotfish": stack.LlamaServer(home, *common, *pilotfish_drafts),
+            "pilotfish, adaptive": stack.LlamaServer(home, *common, *pilotfish_drafts, "--spec-pilotfish-adaptive"),
         }
         found = {name: [] for name in servers}
         same = {name: 0 for name in servers}

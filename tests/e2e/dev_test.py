@@ -91,9 +91,11 @@ class Tree(unittest.TestCase):
         shutil.copy(ROOT / ".ci/run", self.tree / ".ci/run")
         summary = "100% tests passed, 0 tests failed out of 9"
         self.make(self.tree / "dev", f'#!/bin/sh\necho "$@" >>calls\necho "{summary}"\necho "the log of $2"\n[ "$2" != "$FAILS" ]\n')
-        for failing, code, n_stages, last in (("none", 0, 2, "the log of"), ("asan", 1, 2, "ci: asan failed: ./dev test asan")):
+        for failing, seconds, code, n_stages, last in (("none", "0", 0, 5, "the log of"), ("none", "1440", 0, 2, "the log of"),
+                                                       ("asan", "0", 1, 2, "ci: asan failed: ./dev test asan")):
             (self.tree / "calls").unlink(missing_ok=True)
-            done = self.run_script(self.tree / ".ci/run", env={**os.environ, "FAILS": failing})
+            done = self.run_script(self.tree / ".ci/run", env={**os.environ, "FAILS": failing, "SECONDS": seconds})
+            self.assertEqual("ci: tsan left out after 24 min: ./dev test tsan" in done.stdout, seconds == "1440")
             self.assertEqual((done.returncode, len((self.tree / "calls").read_text().splitlines())), (code, n_stages), done.stdout)
             self.assertEqual(done.stdout.splitlines()[-1].strip(), last)
             self.assertEqual("the log of asan" in done.stdout, failing == "asan")

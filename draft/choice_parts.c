@@ -65,7 +65,7 @@ static void take_open(pf_choice *c, const pf_open *open)
 {
     pf_error error;
     pf_open as_part;
-    pf_drafts_by by;
+    pf_drafts_by by = PF_N_DRAFTS_BY; /* unless it is read */
     pf_status status = pf_choice_read_open(c, open, &by, &as_part, &error);
     int32_t slot = pf_idmap_find(c->ids, 0, open->sequence);
     if (status == PF_OK && slot >= 0) leave(c, &c->sequences[slot], open->sequence, by);

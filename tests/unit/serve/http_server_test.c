@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "serve/http_server.h"
@@ -159,6 +160,8 @@ static void a_reply_wakes_the_server(void **state)
     for (int32_t i = 0; i < 1000 && s.n_kept == 0; i++) pf_http_server_run(s.server, 1);
     assert_int_equal(s.n_kept, 1);
     assert_int_equal(pf_http_server_pending(s.server), 1);
+    const struct timeval most = { .tv_sec = LONG_WAIT_MS / 1000 };
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most), 0);
     waiting_owner owner = { .server = s.server };
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_long, &owner), 0);

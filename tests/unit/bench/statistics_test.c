@@ -103,6 +103,112 @@ static void figures_add_up(void **state)
     assert_true(isnan(pf_speculation_acceptance_rate(&none)) && isnan(pf_speculation_mean_length(&none)));
 }
 
+static void assert_spread(pf_spread spread, double least, double median, double most)
+{
+    assert_true(spread.least == least && spread.median == median && spread.most == most);
+}
+
+static void a_spread_is_of_the_numbers_alone_and_leaves_the_values_as_they_are(void **state)
+{
+    (void)state;
+    const double values[] = { 5.0, NAN, 1.0, 9.0, NAN, 2.0 };
+    double given[PF_COUNT(values)];
+    memcpy(given, values, sizeof given);
+    assert_spread(pf_spread_of(given, 6), 1.0, 3.5, 9.0);
+    assert_memory_equal(given, values, sizeof given);
+    assert_spread(pf_spread_of(given, 4), 1.0, 5.0, 9.0);
+    assert_spread(pf_spread_of(given, 1), 5.0, 5.0, 5.0);
+    const pf_spread spreads[] = { pf_spread_of(given, 0), pf_spread_of(given + 1, 1) };
+    for (size_t i = 0; i < PF_COUNT(spreads); i++)
+        assert_true(isnan(spreads[i].least) && isnan(spreads[i].median) && isnan(spreads[i].most));
+    double many[PF_SPREAD_VALUES];
+    for (int32_t i = 0; i < PF_SPREAD_VALUES; i++) many[i] = (double)((i * 37) % PF_SPREAD_VALUES);
+    assert_spread(pf_spread_of(many, PF_SPREAD_VALUES), 0.0, (PF_SPREAD_VALUES - 1) / 2.0, PF_SPREAD_VALUES - 1.0);
+}
+
+/* Figures of n plain and twice as many speculative tokens a second, of a run of a second each. */
+static pf_acceptance_figures figures_of_rate(const char *category, int64_t n, uint64_t checksum)
+{
+    return (pf_acceptance_figures){ .category = category,
+                                    .n_requests = 3,
+                                    .n_identical = 2,
+                                    .checksum = checksum,
+                                    .plain_tokens = n,
+                                    .speculative_tokens = 2 * n,
+                                    .plain_ns = 1000000000,
+                                    .speculative_ns = 1000000000,
+                                    .speculation = { .rounds = 4, .drafted = 8, .accepted = 6 } };
+}
+
+static void repeats_are_sums_of_counts_and_medians_of_rates_by_category(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "code", "chat" };
+    static pf_acceptance_run sum;
+    const int64_t rates[] = { 100, 400, 200 };
+    for (int32_t repeat = 0; repeat < 3; repeat++) {
+        pf_acceptance_figures categories[2];
+        for (int32_t i = 0; i < 2; i++) /* in either order: they are found by name */
+            categories[i] = figures_of_rate(names[(repeat + i) % 2], (1 + (repeat + i) % 2) * rates[repeat], 7);
+        static pf_acceptance_run one;
+        one = (pf_acceptance_run){ .total = figures_of_rate("", 3 * rates[repeat], 10 + (uint64_t)repeat),
+                                   .n_skipped = 2,
+                                   .categories = categories,
+                                   .n_categories = 2 };
+        assert_int_equal(pf_acceptance_run_add(&sum, &one), PF_OK);
+    }
+    assert_int_equal(sum.n_skipped, 6);
+    assert_int_equal(sum.n_categories, 2);
+    assert_string_equal(sum.total.category, "");
+    assert_int_equal(sum.total.checksum, 10); /* of one repeat: all are of the same texts, or none is */
+    assert_int_equal(sum.total.n_requests, 9);
+    assert_int_equal(sum.total.n_identical, 6);
+    assert_int_equal(sum.total.plain_tokens, 3 * 700);
+    assert_int_equal(sum.total.speculative_tokens, 6 * 700);
+    assert_int_equal(sum.total.speculation.drafted, 24);
+    assert_spread(pf_acceptance_plain_spread(&sum.total), 300.0, 600.0, 1200.0);
+    assert_spread(pf_acceptance_speculative_spread(&sum.total), 600.0, 1200.0, 2400.0);
+    assert_spread(pf_acceptance_speedup_spread(&sum.total), 2.0, 2.0, 2.0);
+    for (size_t i = 0; i < 2; i++) {
+        const pf_acceptance_figures *f = &sum.categories[i];
+        const double factor = (double)(1 + i);
+        assert_string_equal(f->category, names[i]);
+        assert_int_equal(f->n_requests, 9);
+        assert_spread(pf_acceptance_plain_spread(f), 100.0 * factor, 200.0 * factor, 400.0 * factor);
+    }
+    pf_acceptance_run_clear(&sum);
+    assert_null(sum.categories);
+}
+
+static void more_repeats_than_are_kept_count_in_sums_alone(void **state)
+{
+    (void)state;
+    static pf_acceptance_run sum, one;
+    for (int64_t repeat = 0; repeat < PF_ACCEPTANCE_REPEATS + 5; repeat++) {
+        one = (pf_acceptance_run){ .total = figures_of_rate("", 1 + repeat, 1) };
+        assert_int_equal(pf_acceptance_run_add(&sum, &one), PF_OK);
+    }
+    assert_int_equal(sum.total.n_repeats, PF_ACCEPTANCE_REPEATS);
+    assert_int_equal(sum.total.n_requests, 3 * (PF_ACCEPTANCE_REPEATS + 5));
+    assert_spread(pf_acceptance_plain_spread(&sum.total), 1.0, (PF_ACCEPTANCE_REPEATS + 1) / 2.0,
+                  PF_ACCEPTANCE_REPEATS);
+    pf_acceptance_run_clear(&sum);
+}
+
+static void a_repeat_that_drafted_nothing_has_no_speed_up(void **state)
+{
+    (void)state;
+    static pf_acceptance_run sum, one;
+    one = (pf_acceptance_run){ .total = figures_of_rate("", 100, 1) };
+    one.total.speculation.drafted = 0;
+    assert_int_equal(pf_acceptance_run_add(&sum, &one), PF_OK);
+    assert_true(isnan(pf_acceptance_speedup(&sum.total)));
+    one.total.speculation.drafted = 8;
+    assert_int_equal(pf_acceptance_run_add(&sum, &one), PF_OK);
+    assert_true(pf_acceptance_speedup(&sum.total) == 2.0); /* of those that have one */
+    pf_acceptance_run_clear(&sum);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +217,10 @@ int main(void)
         cmocka_unit_test(a_ring_that_has_turned_holds_its_latest_samples),
         cmocka_unit_test(the_prediction_is_the_formula),
         cmocka_unit_test(figures_add_up),
+        cmocka_unit_test(a_spread_is_of_the_numbers_alone_and_leaves_the_values_as_they_are),
+        cmocka_unit_test(repeats_are_sums_of_counts_and_medians_of_rates_by_category),
+        cmocka_unit_test(more_repeats_than_are_kept_count_in_sums_alone),
+        cmocka_unit_test(a_repeat_that_drafted_nothing_has_no_speed_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

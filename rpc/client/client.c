@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/topology.h"
+#include "proto/batch_halves.h"
 #include "rpc/client/link.h"
 #include "rpc/service.h"
 
@@ -61,22 +62,42 @@ static pf_status check_link(pf_link *link, const pf_batch *batch)
     return asks && link->sending && link->out_count >= N_WAITING ? PF_LIMIT : PF_OK;
 }
 
+/* The messages that a batch takes; 0: a part of it is larger than one may be. */
+static int32_t count_messages(client *c, const pf_batch *batch)
+{
+    size_t n_bytes;
+    pf_batch first, second;
+    if (pf_codec_measure_batch(c->encoder, batch, &n_bytes) == PF_OK) return 1;
+    if (!pf_batch_halve(batch, &first, &second)) return 0;
+    const int32_t n_first = count_messages(c, &first), n_second = n_first > 0 ? count_messages(c, &second) : 0;
+    return n_second > 0 ? n_first + n_second : 0;
+}
+
+/* With the lock held, where there is room for all of its messages. */
+static void send_batch(client *c, const pf_batch *batch)
+{
+    pf_link *link = &c->link;
+    pf_batch first, second;
+    grpc_byte_buffer *message = pf_grpc_encode(c->encoder, batch);
+    if (!message && pf_batch_halve(batch, &first, &second)) {
+        send_batch(c, &first);
+        send_batch(c, &second);
+        return;
+    }
+    if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* opens and closes may go unanswered */
+    link->sent_ns = pf_now_ns();
+    pf_link_send(link, message);
+}
+
 static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
 {
     client *c = (client *)peer;
     pf_link *link = &c->link;
-    grpc_byte_buffer *message = NULL;
     pthread_mutex_lock(&link->lock);
     pf_status status = check_link(link, batch);
-    if (status == PF_OK) {
-        message = pf_grpc_encode(c->encoder, batch);
-        if (!message) status = PF_LIMIT;
-    }
-    if (status == PF_OK) {
-        if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* opens and closes may go unanswered */
-        link->sent_ns = pf_now_ns();
-        pf_link_send(link, message);
-    }
+    const int32_t n_messages = status == PF_OK ? count_messages(c, batch) : 0;
+    if (status == PF_OK && (n_messages == 0 || n_messages > PF_LINK_OUTBOUND - link->out_count)) status = PF_LIMIT;
+    if (status == PF_OK) send_batch(c, batch);
     pthread_mutex_unlock(&link->lock);
     return status;
 }

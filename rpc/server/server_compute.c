@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "proto/batch_halves.h"
 
 /* Submitted before answers are collected: so many batches, and no more once they have so many bytes, which take some
  * milliseconds to decode. A batch may be a prompt of 3 MiB; those of a round are below 0.15 MB. */
@@ -20,27 +21,17 @@ static pf_call *take_ready(pf_server *server)
     return c;
 }
 
-/* Sends the proposals in two answers, and the rest with the second. */
-static void send_halves(void *user, void *stream, const pf_batch *batch)
-{
-    const int32_t half = batch->n_proposals / 2;
-    const pf_batch first = { .proposals = batch->proposals, .n_proposals = half, .timing = batch->timing };
-    pf_batch second = *batch;
-    second.proposals += half;
-    second.n_proposals -= half;
-    pf_server_send_batch(user, stream, &first);
-    pf_server_send_batch(user, stream, &second);
-}
-
-/* Proposals may exceed a message: 64 tokens with 256 ids and probabilities each take 0.15 MB. One fits in 4 MiB, with
- * all possible refusals (0.08 MB); 256 take sixteen answers at most, and PF_N_OUTBOUND may wait. */
+/* Proposals may exceed a message: 64 tokens with 256 ids and probabilities each take 0.15 MB. So may verdicts the memory that a codec has for
+ * one: 65 tokens with 20 log-probabilities each take 11 KB. Such answers are sent in parts, of which PF_N_OUTBOUND may wait. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch)
 {
     pf_server *server = user;
     pf_call *c = stream;
+    pf_batch first, second;
     grpc_byte_buffer *message = pf_grpc_encode(server->codec[c->service], batch);
-    if (!message && batch->n_proposals > 1) {
-        send_halves(user, stream, batch);
+    if (!message && pf_batch_halve(batch, &first, &second)) {
+        pf_server_send_batch(user, stream, &first);
+        pf_server_send_batch(user, stream, &second);
         return;
     }
     pthread_mutex_lock(&server->lock);

@@ -4,6 +4,26 @@
 #include <string.h>
 #include <unistd.h>
 
+static void judge(echo_peer *e, const pf_batch *batch)
+{
+    e->answer.verdicts = e->judged;
+    for (int32_t i = 0; i < PF_MAX_VERDICT_TOKENS; i++) {
+        e->tokens[0][i] = ECHO_VOCAB - 1 - i;
+        e->logprobs[i] = (pf_token_logprobs){ .token = e->tokens[0][i], .logprob = -1.0f, .n_top = PF_MAX_LOGPROBS };
+        for (int32_t k = 0; k < PF_MAX_LOGPROBS; k++) e->logprobs[i].top[k] = ECHO_VOCAB - 1 - k;
+    }
+    for (int32_t i = 0; i < batch->n_proposals && e->answer.n_verdicts < ECHO_PENDING; i++) {
+        const pf_proposal *p = &batch->proposals[i];
+        e->judged[e->answer.n_verdicts++] = (pf_verdict){ .sequence = p->sequence,
+                                                          .incarnation = p->incarnation,
+                                                          .round = p->round,
+                                                          .base = p->base,
+                                                          .tokens = e->tokens[0],
+                                                          .n_tokens = e->n_tokens,
+                                                          .logprobs = e->logprobs };
+    }
+}
+
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     echo_peer *e = (echo_peer *)peer;
@@ -43,6 +63,10 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
                                           .tokens = e->tokens[at],
                                           .n_tokens = n_tokens };
         if (e->violates_protocol) e->proposals[at].incarnation = 0;
+    }
+    if (e->judges) {
+        judge(e, batch);
+        return PF_OK;
     }
     for (int32_t i = 0; i < batch->n_proposals && e->answer.n_proposals < ECHO_PENDING; i++) /* in a verifier's place */
         e->proposals[e->answer.n_proposals++] = (pf_proposal){ .sequence = batch->proposals[i].sequence,

@@ -30,6 +30,7 @@ typedef struct {
     atomic_int n_tokens;  /* of a proposal: what was committed first, over and over; 0: what was committed */
     atomic_bool violates_protocol, is_mute;
     atomic_bool makes_verdicts; /* of what it is told, in the place of a proposal */
+    atomic_bool judges;         /* in a verifier's place: verdicts of n_tokens tokens with the most log-probabilities */
     const char *model_id;       /* as it says of itself, with its vocabulary: set before a server asks */
     int32_t vocab_size;
     uint8_t fingerprint; /* the first byte of it */
@@ -38,7 +39,8 @@ typedef struct {
     pf_proposal proposals[ECHO_PENDING];
     int32_t tokens[ECHO_PENDING][PF_MAX_VERDICT_TOKENS];
     pf_refusal refusals[ECHO_PENDING];
-    pf_verdict verdict;
+    pf_verdict verdict, judged[ECHO_PENDING];
+    pf_token_logprobs logprobs[PF_MAX_VERDICT_TOKENS];
     pf_batch answer;
 } echo_peer;
 

@@ -224,6 +224,81 @@ static void an_answer_larger_than_a_message_may_be_comes_in_several(void **state
     end(&f);
 }
 
+static void verdicts_larger_than_a_message_may_be_come_in_several_answers(void **state)
+{
+    (void)state;
+    enum { BYTES = 20000, N = 16 }; /* an answer of 220 kB */
+    fixture f;
+    echo_peer_init(&f.echo);
+    f.echo.judges = true;
+    f.echo.n_tokens = PF_MAX_VERDICT_TOKENS;
+    const pf_server_config config = {
+        .address = serving_address, .grace_ns = MS, .verifier = &f.echo.head, .max_message_bytes = BYTES
+    };
+    serving_begin(&f.running, &config);
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), error);
+    pf_proposal proposals[N];
+    for (uint64_t s = 0; s < N; s++) {
+        assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
+        proposals[s] = (pf_proposal){ .sequence = s, .incarnation = 1, .round = 1, .base = 4 };
+    }
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .proposals = proposals, .n_proposals = N }), PF_OK);
+    bool has_come[N] = { false };
+    for (int n = 0; n < N;) {
+        const pf_batch *answer = answer_within(peer, 5 * SECOND);
+        assert_in_range(answer->n_verdicts, 1, N / 2);
+        for (int32_t i = 0; i < answer->n_verdicts; i++, n++) {
+            const pf_verdict *v = &answer->verdicts[i];
+            assert_int_equal(v->n_tokens, PF_MAX_VERDICT_TOKENS);
+            assert_int_equal(v->logprobs[PF_MAX_VERDICT_TOKENS - 1].n_top, PF_MAX_LOGPROBS);
+            assert_false(has_come[v->sequence]);
+            has_come[v->sequence] = true;
+        }
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+/* Two opens of 1.2 MB fit, and four do not. */
+static void a_batch_larger_than_a_message_may_be_is_sent_in_several(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    int32_t *prompt = calloc(ECHO_LONGEST_PROMPT, sizeof *prompt);
+    assert_non_null(prompt);
+    for (int32_t i = 0; i < ECHO_LONGEST_PROMPT; i++) prompt[i] = ECHO_VOCAB - 2;
+    pf_open opens[N];
+    pf_verdict verdicts[N];
+    for (uint64_t s = 0; s < N; s++) {
+        opens[s] = (pf_open){ .sequence = s,
+                              .incarnation = 1,
+                              .tokens = prompt,
+                              .n_tokens = ECHO_LONGEST_PROMPT,
+                              .sampling = { .top_p = 1.0f },
+                              .method = PF_METHOD_GREEDY,
+                              .max_draft = 4 };
+        verdicts[s] = (pf_verdict){
+            .sequence = s, .incarnation = 1, .base = ECHO_LONGEST_PROMPT, .tokens = prompt, .n_tokens = 1
+        };
+    }
+    const pf_batch batch = { .opens = opens, .n_opens = N, .verdicts = verdicts, .n_verdicts = N };
+    assert_int_equal(pf_peer_submit(peer, &batch), PF_OK);
+    for (int n = 0; n < N;) {
+        const pf_batch *answer = answer_within(peer, 10 * SECOND);
+        assert_int_equal(answer->n_prefix_requests + answer->n_refusals, 0); /* each open comes before its verdict */
+        n += answer->n_proposals;
+    }
+    assert_int_equal(f.echo.n_open, N);
+    free(prompt);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void a_connection_is_told_how_many_calls_it_may_have(void **state)
 {
     (void)state;
@@ -1272,6 +1347,8 @@ int main(void)
         cmocka_unit_test(a_message_may_be_as_large_as_the_server_says_and_no_larger),
         cmocka_unit_test(where_memory_is_scarce_messages_are_smaller),
         cmocka_unit_test(an_answer_larger_than_a_message_may_be_comes_in_several),
+        cmocka_unit_test(verdicts_larger_than_a_message_may_be_come_in_several_answers),
+        cmocka_unit_test(a_batch_larger_than_a_message_may_be_is_sent_in_several),
         cmocka_unit_test(a_connection_is_told_how_many_calls_it_may_have),
         cmocka_unit_test(calls_that_have_ended_do_not_count),
         cmocka_unit_test(pings_of_an_idle_client_are_answered_every_second),

@@ -616,9 +616,10 @@ static pf_status check_config(const pf_forward_limits *limits, const pf_model_dr
     if (config->max_sequences > limits->max_sequences)
         return pf_fail(error, PF_INVALID, "the drafter's max_sequences is %d, expected 1 to %d", config->max_sequences,
                        limits->max_sequences);
-    if (config->pard && (config->pard_token < 0 || config->pard_token >= limits->n_vocab))
+    const int32_t last_mask = limits->takes_mask ? limits->n_vocab : limits->n_vocab - 1;
+    if (config->pard && (config->pard_token < 0 || config->pard_token > last_mask))
         return pf_fail(error, PF_INVALID, "the drafter's pard_token is %d, expected 0 to %d", config->pard_token,
-                       limits->n_vocab - 1);
+                       last_mask);
     if (limits->max_logit_rows < 1)
         return pf_fail(error, PF_INVALID, "the draft's context has no row for logits, expected at least 1");
     return PF_OK;

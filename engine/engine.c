@@ -500,6 +500,8 @@ static pf_status map_vocabulary(pf_engine *engine, const char *path, pf_error *e
     const pf_vocabulary target = { engine->target_tokenizer, pf_tokenizer_vocab_size(engine->target_tokenizer) },
                         draft = { engine->tokenizer, engine->info.vocab_size };
     PF_TRY(pf_token_map_build(target, draft, config->n_eos > 0 ? config->eos_ids[0] : 0, &engine->map, error));
+    engine->map.has_mask = config->pard_token >= 0;
+    engine->map.mask = config->pard_token;
     PF_TRY(pf_mapped_backend_create(&engine->forward, &engine->map, &engine->mapped, error));
     engine->mapped_info = engine->info;
     engine->mapped_info.vocab_size = engine->mapped_info.n_ids = target.n_ids;
@@ -542,8 +544,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
     PF_TRY(pf_versioned_copy("pf_role_options", given, &options, sizeof options, error));
     pf_passes passes;
     PF_TRY(pf_draft_passes_parse(options.draft_passes, &passes, error));
-    /* A mask is no token of a target. */
-    const int32_t pard_token = options.target_tokenizer ? -1 : pf_engine_config(engine)->pard_token;
+    const int32_t pard_token = pf_engine_config(engine)->pard_token;
     if (pard_token < 0 && (passes == PF_PASSES_ONE || passes == PF_PASSES_TWO))
         return pf_fail(error, PF_INVALID, "draft_passes is \"%s\", expected \"auto\" or \"k\": %s has no pard_token",
                        options.draft_passes, engine->info.model_id);
@@ -557,7 +558,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *given
         .simulate_token_ns = options.simulate_ns,
         .simulate_rows = options.simulate_rows,
         .pard = pard_token >= 0,
-        .pard_token = pard_token,
+        .pard_token = engine->mapped ? engine->map.n_target : pard_token, /* a mask is no token of a target */
         .passes = passes,
         .no_prefix_cache = options.no_prefix_cache,
         .ahead_branches = engine->draft_branches,

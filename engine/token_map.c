@@ -185,7 +185,12 @@ static pf_status build(const texts *target, const texts *draft, const table *ind
     for (int32_t id = 0; status == PF_OK && id < target->n_ids; id++) map_token(&b, id);
     if (status == PF_OK) status = check_share(&b, draft, error);
     free(b.is_taken);
-    pf_token_map map = { target->n_ids, b.n_shared, b.draft_of, b.ends, b.pieces, b.longest };
+    pf_token_map map = { .n_target = target->n_ids,
+                         .n_shared = b.n_shared,
+                         .draft_of = b.draft_of,
+                         .ends = b.ends,
+                         .pieces = b.pieces,
+                         .longest = b.longest };
     if (status == PF_OK)
         *out = map;
     else

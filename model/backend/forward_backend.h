@@ -33,6 +33,7 @@ typedef struct {
     int32_t max_rows;       /* rows of one pass */
     int32_t max_logit_rows; /* rows of one pass that have logits */
     int32_t n_vocab;        /* logits of a row: rows of the embedding */
+    bool takes_mask;        /* id n_vocab may be fed, which no row has: the mask of a draft (draft/parallel.h) */
     int32_t n_threads;      /* members that share() may run on, at most */
 } pf_forward_limits;
 

@@ -46,9 +46,16 @@ static int32_t end_of(const sequence *s, int32_t n)
     return n > 0 ? s->ends[n - 1] : 0;
 }
 
-static int32_t first_piece(const pf_token_map *map, int32_t token)
+/* The pieces of a token, or of the mask. */
+static int32_t find_pieces(const pf_token_map *map, int32_t token, const int32_t **pieces)
 {
-    return token > 0 ? map->ends[token - 1] : 0;
+    const int32_t begin = token > 0 ? map->ends[token - 1] : 0;
+    if (token == map->n_target) {
+        *pieces = &map->mask;
+        return 1;
+    }
+    *pieces = map->pieces + begin;
+    return map->ends[token] - begin;
 }
 
 /* ---- sequences ----------------------------------------------------------------------------------------------------- */
@@ -148,8 +155,9 @@ static pf_status check_span(pf_mapped_backend *m, const pf_span *span)
         return PF_INVALID;
     for (int32_t i = 0; i < span->n_tokens; i++) {
         const int32_t token = span->tokens[i];
-        if (token < 0 || token >= map->n_target) return PF_INVALID;
-        s->ends[s->n + i] = end_of(s, s->n + i) + map->ends[token] - first_piece(map, token);
+        if (token < 0 || token >= map->n_target + map->has_mask) return PF_INVALID;
+        const int32_t *pieces;
+        s->ends[s->n + i] = end_of(s, s->n + i) + find_pieces(map, token, &pieces);
         if (s->ends[s->n + i] > m->inner.limits.max_tokens) return PF_INVALID;
     }
     return PF_OK;
@@ -180,7 +188,7 @@ static pf_status end_pass(pf_mapped_backend *m)
 static pf_status add_token(pf_mapped_backend *m, int64_t inner_sequence, int32_t token, bool is_first, bool asks)
 {
     inner_pass *p = &m->pass;
-    const int32_t begin = first_piece(m->map, token), n = m->map->ends[token] - begin;
+    const int32_t *pieces, n = find_pieces(m->map, token, &pieces);
     pf_span *part = is_first ? NULL : &m->spans[p->n_spans - 1];
     int32_t n_logits = !asks ? 0 : part && part->n_logits > 0 ? n : 1;
     if (n > m->inner.limits.max_rows - p->n_pieces || n_logits > m->inner.limits.max_logit_rows - p->n_logits) {
@@ -192,7 +200,7 @@ static pf_status add_token(pf_mapped_backend *m, int64_t inner_sequence, int32_t
         part = &m->spans[p->n_spans++];
         *part = (pf_span){ .sequence = inner_sequence, .tokens = m->pieces + p->n_pieces };
     }
-    for (int32_t i = 0; i < n; i++) m->pieces[p->n_pieces++] = m->map->pieces[begin + i];
+    for (int32_t i = 0; i < n; i++) m->pieces[p->n_pieces++] = pieces[i];
     part->n_tokens += n;
     part->n_logits += n_logits;
     p->n_logits += n_logits;
@@ -319,6 +327,7 @@ pf_status pf_mapped_backend_create(const pf_forward_backend *inner, const pf_tok
 {
     pf_forward_limits limits = inner->limits;
     limits.n_vocab = map->n_target;
+    limits.takes_mask = map->has_mask;
     limits.max_logit_rows = pf_min(MAX_LOGIT_ROWS, limits.max_logit_rows);
     if (limits.max_rows < map->longest)
         return pf_fail(error, PF_INVALID, "a token of the target is %d of the draft, whose passes have %d rows",

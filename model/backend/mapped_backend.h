@@ -14,6 +14,8 @@
  * the model as its pieces need; where one fails, what those before it have fed is truncated. Where the pieces of a sequence exceed
  * the model's context, run has PF_INVALID.
  *
+ * Where the draft has a mask token, id n_target is fed for it: one piece, and no row has it.
+ *
  * Trees and spans that ask for the best token only are not supported: it is a draft's backend.
  * Memory is made at creation; a pass allocates nothing. Threads: as forward_backend.h.
  */
@@ -31,6 +33,8 @@ typedef struct {
         *ends; /* [n_target] where the pieces of each end, behind those of the ids before it; each has at least one */
     const int32_t *pieces; /* [ends[n_target - 1]] ids of the draft */
     int32_t longest;       /* the most pieces of an id */
+    bool has_mask;         /* the draft has a mask token (draft/parallel.h): id n_target stands for it, where ... */
+    int32_t mask;          /* ... this is the draft's id */
 } pf_token_map;
 
 typedef struct pf_mapped_backend pf_mapped_backend;

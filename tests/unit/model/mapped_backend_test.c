@@ -221,6 +221,51 @@ static void a_pass_with_too_few_rows_for_a_token_is_refused(void **state)
     pf_tiny_side_close(&side);
 }
 
+static void a_mask_is_fed_as_the_drafts_and_has_no_logit(void **state)
+{
+    (void)state;
+    enum { MASK = 77, ROWS = 3 };
+    static const int32_t text[] = { 0, 2, N, N }, pieces[] = { 100, 3, 40, 41, MASK, MASK };
+    rig r = open_rig((pf_context_config){ .max_sequences = 3 });
+    const pf_forward_backend inner = pf_cpu_backend(r.side.context);
+    assert_false(r.backend.limits.takes_mask);
+    int64_t sequence;
+    assert_int_equal(pf_forward_acquire(&r.backend, &sequence), PF_OK);
+    const pf_span span = { .sequence = sequence, .tokens = text, .n_tokens = 4, .n_logits = ROWS };
+    assert_int_equal(pf_forward_run(&r.backend, &span, 1), PF_INVALID); /* the draft has none */
+    pf_forward_release(&r.backend, sequence);
+    pf_mapped_backend_destroy(r.mapped);
+
+    pf_token_map map = MAP;
+    map.has_mask = true;
+    map.mask = MASK;
+    pf_error error = { 0 };
+    assert_ok(pf_mapped_backend_create(&inner, &map, &r.mapped, &error), error);
+    r.backend = pf_mapped_backend_as_backend(r.mapped);
+    assert_true(r.backend.limits.takes_mask && r.backend.limits.n_vocab == N);
+    float expected[ROWS][N];
+    assert_int_equal(pf_forward_acquire(&inner, &sequence), PF_OK);
+    for (int32_t i = 0; i < 6; i++) {
+        const pf_span one = { .sequence = sequence, .tokens = pieces + i, .n_tokens = 1, .n_logits = 1 };
+        assert_int_equal(pf_forward_run(&inner, &one, 1), PF_OK);
+        const float *row = pf_forward_logits(&inner, 0);
+        for (int32_t id = 0; id < N && i >= 3; id++)
+            expected[i - 3][id] = DRAFT_OF[id] >= 0 ? row[DRAFT_OF[id]] : -INFINITY;
+    }
+    pf_forward_release(&inner, sequence);
+    assert_int_equal(pf_forward_acquire(&r.backend, &sequence), PF_OK);
+    run(&r, sequence, text, 4, ROWS);
+    for (int32_t i = 0; i < ROWS; i++) assert_row(&r, i, expected[i]);
+    assert_int_equal(pf_forward_truncate(&r.backend, sequence, 2), PF_OK);
+    const int32_t beyond = N + 1;
+    const pf_span none = { .sequence = sequence, .tokens = &beyond, .n_tokens = 1, .n_logits = 1 };
+    assert_int_equal(pf_forward_run(&r.backend, &none, 1), PF_INVALID);
+    run(&r, sequence, text + 2, 1, 1);
+    assert_row(&r, 0, expected[1]); /* the rows behind it are as they were */
+    pf_forward_release(&r.backend, sequence);
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +276,7 @@ int main(void)
         cmocka_unit_test(truncate_and_fork_go_back_to_the_end_of_a_token),
         cmocka_unit_test(what_exceeds_the_draft_is_refused_and_changes_nothing),
         cmocka_unit_test(a_pass_with_too_few_rows_for_a_token_is_refused),
+        cmocka_unit_test(a_mask_is_fed_as_the_drafts_and_has_no_logit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include "tests/support/drafted_tokens.h"
 #include "verify/model_verifier.h"
 
-enum { N_DRAFT = 9, MAX_DRAFT = 8 };
+enum { N_DRAFT = 9, MAX_DRAFT = 8, MASK = 3 };
 static const pf_tiny_model DRAFT = {
     .seed = 22, .vocab = N_DRAFT, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
 };
@@ -19,9 +19,14 @@ static const pf_tiny_model DRAFT = {
 static const int32_t DRAFT_OF[DRAFTED_V] = { 4, 8, -1, 2, -1, 0 };
 static const int32_t ENDS[DRAFTED_V] = { 1, 2, 4, 5, 6, 7 };
 static const int32_t PIECES[] = { 4, 8, 6, 7, 2, 1, 0 };
-static const pf_token_map MAP = {
-    .n_target = DRAFTED_V, .n_shared = 4, .draft_of = DRAFT_OF, .ends = ENDS, .pieces = PIECES, .longest = 2
-};
+static const pf_token_map MAP = { .n_target = DRAFTED_V,
+                                  .n_shared = 4,
+                                  .draft_of = DRAFT_OF,
+                                  .ends = ENDS,
+                                  .pieces = PIECES,
+                                  .longest = 2,
+                                  .has_mask = true,
+                                  .mask = MASK };
 
 typedef struct {
     pf_tiny_side target, draft;
@@ -29,14 +34,20 @@ typedef struct {
     pf_peer *verifier, *drafter;
 } pair;
 
-static pair open_pair(void)
+/* passes: of a draft with a mask token; AUTO: of one without. */
+static pair open_pair(pf_passes passes)
 {
     const pf_context_config config = { .max_sequences = DRAFTED_AT_ONCE + 1 };
     pair p = { .target = pf_tiny_side_open(&DRAFTED_TARGET, 1, &config),
                .draft = pf_tiny_side_open(&DRAFT, 1, &config) };
     const pf_forward_backend inner = pf_cpu_backend(p.draft.context);
     const pf_model_verifier_config v = { .max_sequences = DRAFTED_AT_ONCE, .max_draft = MAX_DRAFT };
-    const pf_model_drafter_config d = { .max_sequences = DRAFTED_AT_ONCE, .max_draft = MAX_DRAFT, .seed = 99 };
+    const pf_model_drafter_config d = { .max_sequences = DRAFTED_AT_ONCE,
+                                        .max_draft = MAX_DRAFT,
+                                        .seed = 99,
+                                        .pard = passes != PF_PASSES_AUTO,
+                                        .pard_token = DRAFTED_V,
+                                        .passes = passes };
     pf_error error = { 0 };
     assert_ok(pf_mapped_backend_create(&inner, &MAP, &p.mapped, &error), error);
     assert_ok(pf_model_verifier_create(pf_cpu_backend(p.target.context), &v, &p.verifier, &error), error);
@@ -53,11 +64,21 @@ static void close_pair(pair *p)
     pf_tiny_side_close(&p->draft);
 }
 
-static void greedy_and_coupled_text_is_the_plain_text(void **state)
+static int32_t n_proposals, n_passes;
+
+static void count_passes(void *user, pf_proposal *proposal)
 {
-    (void)state;
+    (void)user;
+    if (proposal->n_tokens == 0) return;
+    n_proposals++;
+    n_passes += proposal->passes;
+}
+
+/* Of chains of each length, and of what the drafter chooses. */
+static void assert_plain_text(pf_passes passes)
+{
     enum { N_NEW = 40 };
-    pair p = open_pair();
+    pair p = open_pair(passes);
     const pf_sampling samplings[] = { { .temperature = 0.0f, .top_p = 1.0f },
                                       { .temperature = 0.8f, .top_p = 0.9f, .seed = 5 } };
     int32_t n_accepted = 0;
@@ -74,7 +95,7 @@ static void greedy_and_coupled_text_is_the_plain_text(void **state)
             static pf_duet_text text;
             pf_tiny_side_decode(&p.target, &samplings[i], DRAFTED_PROMPT, 3, N_NEW, expected);
             pf_alloc_count_reset();
-            pf_duet_run(p.verifier, p.drafter, &request, 1, NULL, NULL, &text);
+            pf_duet_run(p.verifier, p.drafter, &request, 1, count_passes, NULL, &text);
             assert_int_equal(pf_alloc_count(), 0);
             assert_int_equal(text.n_tokens, N_NEW);
             assert_memory_equal(text.tokens, expected, sizeof expected);
@@ -84,10 +105,21 @@ static void greedy_and_coupled_text_is_the_plain_text(void **state)
     close_pair(&p);
 }
 
-static void rejection_is_exact(void **state)
+static void greedy_and_coupled_text_is_the_plain_text_in_any_number_of_passes(void **state)
 {
     (void)state;
-    pair p = open_pair();
+    for (pf_passes passes = PF_PASSES_AUTO; passes < PF_N_PASSES; passes++) {
+        n_proposals = n_passes = 0;
+        assert_plain_text(passes);
+        if (passes == PF_PASSES_ONE) assert_int_equal(n_passes, n_proposals); /* whatever the length */
+        if (passes == PF_PASSES_EACH) assert_true(n_passes > n_proposals);
+        assert_true(n_proposals > 0);
+    }
+}
+
+static void assert_rejection_is_exact(pf_passes passes)
+{
+    pair p = open_pair(passes);
     for (int32_t max_declared = 0; max_declared <= DRAFTED_V; max_declared += 3) {
         int32_t n_refused;
         const double tail = test_drafted_tokens(&p.target, p.verifier, p.drafter, max_declared, NULL, &n_refused);
@@ -96,6 +128,12 @@ static void rejection_is_exact(void **state)
         assert_true(n_refused > DRAFTED_TRIALS / 20);
     }
     close_pair(&p);
+}
+
+static void rejection_is_exact_in_any_number_of_passes(void **state)
+{
+    (void)state;
+    for (pf_passes passes = PF_PASSES_AUTO; passes < PF_PASSES_EACH; passes++) assert_rejection_is_exact(passes);
 }
 
 /* The draft's distribution over all of its ids, of which only those that the target has are sent. */
@@ -120,7 +158,7 @@ static void a_distribution_that_is_not_renormalised_is_caught(void **state)
 {
     (void)state;
     if (!TELLS_WRONG_RULES) skip();
-    pair p = open_pair();
+    pair p = open_pair(PF_PASSES_AUTO);
     int32_t n_refused;
     assert_true(test_drafted_tokens(&p.target, p.verifier, p.drafter, DRAFTED_V, declare_before_restriction,
                                     &n_refused) < PF_CHI_FALSE_ALARM);
@@ -130,8 +168,8 @@ static void a_distribution_that_is_not_renormalised_is_caught(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_and_coupled_text_is_the_plain_text),
-        cmocka_unit_test(rejection_is_exact),
+        cmocka_unit_test(greedy_and_coupled_text_is_the_plain_text_in_any_number_of_passes),
+        cmocka_unit_test(rejection_is_exact_in_any_number_of_passes),
         cmocka_unit_test(a_distribution_that_is_not_renormalised_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

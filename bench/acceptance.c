@@ -115,6 +115,7 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
         .typical = r->setting->typical,
         .draft_len = r->setting->draft_len,
         .drafter = session == b->speculative ? r->setting->drafter : NULL,
+        .siblings = r->setting->siblings,
         .stop_tokens = b->stop_tokens,
         .n_stop_tokens = b->n_stop_tokens,
         .cancel = b->cancel,

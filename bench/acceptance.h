@@ -49,6 +49,7 @@ typedef struct {
     float temperature;
     int32_t draft_len;   /* as in pf_request */
     const char *drafter; /* likewise; borrowed */
+    int32_t siblings;    /* likewise */
 } pf_acceptance_setting;
 
 enum { PF_ACCEPTANCE_REPEATS = 32 };

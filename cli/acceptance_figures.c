@@ -100,6 +100,14 @@ static double expected_length(const pf_acceptance_setting *setting, const pf_spe
     return setting->draft_len == PF_DRAFT_LEN_AUTO || s->rounds == 0 ? NAN : pf_what_if_length(s, setting->draft_len);
 }
 
+/* As --siblings. */
+static json_t *siblings_json(int32_t siblings)
+{
+    if (siblings == 0) return json_string("auto");
+    if (siblings == PF_NO_SIBLINGS) return json_string("off");
+    return siblings == PF_SIBLINGS_THAT_PAY ? json_string("pay") : json_integer(siblings);
+}
+
 json_t *pf_acceptance_json(const pf_options *o, pf_drafter_kind drafter, const pf_acceptance_setting *setting,
                            const pf_acceptance_run *run)
 {
@@ -111,6 +119,7 @@ json_t *pf_acceptance_json(const pf_options *o, pf_drafter_kind drafter, const p
                   pf_json_float(o->sampling.top_p), "min_p", pf_json_float(o->sampling.min_p), "typical_p",
                   pf_json_float(o->sampling.typical_p), "seed", (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
     if (!object) return NULL;
+    json_object_set_new(object, "siblings", siblings_json(setting->siblings));
     json_object_set_new(object, "lossy", json_boolean(o->synthetic || is_lossy(setting)));
     json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
     json_object_set_new(object, "skipped", json_integer((json_int_t)run->n_skipped));
@@ -168,9 +177,20 @@ json_t *pf_acceptance_facts(const pf_options *o)
 static void print_head(pf_out *out, const pf_options *o)
 {
     if (o->synthetic) pf_out_print(out, "synthetic acceptance %s: the text is not the model's\n", o->synthetic);
-    pf_out_print(out, "%s%-15s %6s %6s  %7s %7s  %9s %9s  %8s %9s  %s%s\n", o->n_drafters > 1 ? "drafter  " : "",
+    pf_out_print(out, "%s%-15s %6s %8s  %7s %7s  %9s %9s  %8s %9s  %s%s\n", o->n_drafters > 1 ? "drafter  " : "",
                  "method", "temp", "length", "accept", "mean", "plain/s", "spec/s", "speed-up", "predicted",
                  o->repeats > 1 ? "range of speed-up  " : "", "same text");
+}
+
+/* And the siblings of each token: 4+2, auto+pay; 4-: no tree. */
+static void print_length(const pf_acceptance_setting *setting, char out[16])
+{
+    int n = setting->draft_len == PF_DRAFT_LEN_AUTO ? snprintf(out, 16, "auto")
+                                                    : snprintf(out, 16, "%d", setting->draft_len);
+    if (setting->siblings == PF_NO_SIBLINGS) snprintf(out + n, 16 - (size_t)n, "-");
+    if (setting->siblings == PF_SIBLINGS_THAT_PAY) snprintf(out + n, 16 - (size_t)n, "+pay");
+    if (setting->siblings > 0 && setting->siblings <= PF_MAX_SIBLINGS)
+        snprintf(out + n, 16 - (size_t)n, "+%d", setting->siblings);
 }
 
 static void print_run(pf_out *out, const pf_options *o, pf_drafter_kind drafter, const pf_acceptance_setting *setting,
@@ -178,8 +198,8 @@ static void print_run(pf_out *out, const pf_options *o, pf_drafter_kind drafter,
 {
     const pf_acceptance_figures *f = &run->total;
     const pf_speculation *s = &f->speculation;
-    char length[16] = "auto", skipped[40] = "", range[40] = "";
-    if (setting->draft_len != PF_DRAFT_LEN_AUTO) snprintf(length, sizeof length, "%d", setting->draft_len);
+    char length[16], skipped[40] = "", range[40] = "";
+    print_length(setting, length);
     if (run->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)run->n_skipped);
     const pf_spread spread = pf_acceptance_speedup_spread(f);
     if (o->repeats > 1)
@@ -187,7 +207,7 @@ static void print_run(pf_out *out, const pf_options *o, pf_drafter_kind drafter,
                  pf_figure_fixed(spread.most, 2).text);
     if (o->n_drafters > 1) pf_out_print(out, "%-9s", pf_setup_drafter_word(drafter));
     pf_out_print(
-        out, "%-15s %6.4g %6s  %7s %7s  %9s %9s  %8s %9s  %s%lld of %lld%s\n",
+        out, "%-15s %6.4g %8s  %7s %7s  %9s %9s  %8s %9s  %s%lld of %lld%s\n",
         is_lossy(setting) ? "typical (lossy)" : method_of(setting), (double)setting->temperature, length,
         pf_figure_fixed(pf_speculation_acceptance_rate(s), 3).text,
         pf_figure_fixed(pf_speculation_mean_length(s), 2).text, pf_figure_rate(pf_acceptance_plain_rate(f)).text,

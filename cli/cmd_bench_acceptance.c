@@ -133,18 +133,22 @@ static const char *asked_drafter(const pf_options *o, pf_drafter_kind kind)
 static pf_status make_points(grid *g)
 {
     const pf_options *o = g->options;
-    const size_t most =
-        (size_t)o->n_temperatures * (size_t)o->n_methods * (size_t)o->n_drafters * (size_t)o->n_draft_lens;
+    const size_t most = (size_t)o->n_temperatures * (size_t)o->n_methods * (size_t)o->n_drafters *
+                        (size_t)o->n_draft_lens * (size_t)o->n_siblings_list;
     g->points = calloc(most, sizeof *g->points);
     if (!g->points) return pf_fail(g->error, PF_NOMEM, "no memory for %zu runs", most);
     for (int32_t t = 0; t < o->n_temperatures; t++)
         for (int32_t m = 0; m < o->n_methods; m++)
             for (int32_t d = 0; d < o->n_drafters && is_measured(o, t, m); d++)
-                for (int32_t k = 0; k < o->n_draft_lens; k++)
+                for (int32_t at = 0; at < o->n_draft_lens * o->n_siblings_list; at++)
                     g->points[g->n_points++] =
                         (point){ .lane = d,
-                                 .setting = { o->methods[m], o->typical, o->temperatures[t], o->draft_lens[k],
-                                              asked_drafter(o, o->drafters[d]) } };
+                                 .setting = { .method = o->methods[m],
+                                              .typical = o->typical,
+                                              .temperature = o->temperatures[t],
+                                              .draft_len = o->draft_lens[at / o->n_siblings_list],
+                                              .drafter = asked_drafter(o, o->drafters[d]),
+                                              .siblings = o->siblings_list[at % o->n_siblings_list] } };
     return PF_OK;
 }
 
@@ -185,6 +189,7 @@ static void complete(pf_options *o)
 {
     if (o->n_draft_lens == 0) o->draft_lens[o->n_draft_lens++] = PF_DRAFT_LEN_AUTO;
     if (o->n_methods == 0) o->methods[o->n_methods++] = (pf_method)0;
+    if (o->n_siblings_list == 0) o->siblings_list[o->n_siblings_list++] = 0;
     if (o->n_temperatures == 0) o->temperatures[o->n_temperatures++] = 0.0f;
     if (o->n_drafters == 0) o->drafters[o->n_drafters++] = PF_DRAFTER_UNSET;
     if (!o->seed_given) o->sampling.seed = DEFAULT_SEED;
@@ -193,6 +198,9 @@ static void complete(pf_options *o)
     o->draft_len = 1;
     for (int32_t i = 0; i < o->n_draft_lens; i++)
         if (o->draft_lens[i] > o->draft_len) o->draft_len = o->draft_lens[i];
+    for (int32_t i = 0; i < o->n_siblings_list; i++)
+        if (o->siblings_list[i] > o->siblings && o->siblings_list[i] <= PF_MAX_SIBLINGS)
+            o->siblings = o->siblings_list[i];
     o->sampling.temperature = o->temperatures[0]; /* the least: 0 where any run is greedy */
     for (int32_t i = 1; i < o->n_temperatures; i++)
         if (o->temperatures[i] < o->sampling.temperature) o->sampling.temperature = o->temperatures[i];

@@ -88,6 +88,7 @@ static pf_status serve(service *s, pf_out *out, pf_error *error)
                  .drafter = pf_setup_asked_drafter(s->options),
                  .draft_len = s->options->draft_len > 0 ? s->options->draft_len : 0,
                  .method = s->options->method,
+                 .siblings = s->options->siblings,
                  .typical = s->options->typical,
                  .keys = s->keys,
                  .metrics = s->metrics },

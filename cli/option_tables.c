@@ -16,6 +16,14 @@ static const pf_option_choice method_choices[] = { { "greedy", PF_METHOD_GREEDY 
                                                    { "traversal", PF_METHOD_TRAVERSAL },
                                                    { "typical", PF_METHOD_TYPICAL },
                                                    { NULL, 0 } };
+static const pf_option_choice sibling_choices[] = { { "auto", 0 },
+                                                    { "off", PF_NO_SIBLINGS },
+                                                    { "pay", PF_SIBLINGS_THAT_PAY },
+                                                    { "1", 1 },
+                                                    { "2", 2 },
+                                                    { "3", 3 },
+                                                    { "4", 4 },
+                                                    { NULL, 0 } };
 static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
                                                 { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
 static const pf_option_choice gemm_choices[] = { { "auto", 0 }, { "own", 0 }, { "onednn", 0 }, { NULL, 0 } };
@@ -158,6 +166,8 @@ static const struct pf_option_row speculation_rows[] = {
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "M", "block, traversal, coupled; lossy: typical (greedy at 0, else rejection)", KIND_CHOICE,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(method), .choices = method_choices),
+    ROW(0, "siblings", "N", "beside each drawn token: 1 to 4, pay: where they pay; off: no trees (auto)", KIND_CHOICE,
+        .of = PF_OPTION_OF_DRAFTER, .offset = AT(siblings), .choices = sibling_choices),
     ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(typical.epsilon), .max = 1, .above_min = true),
     ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,
@@ -385,6 +395,8 @@ static const struct pf_option_row acceptance_rows[] = {
         .count = AT(n_draft_lens), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "LIST", "as in generate (greedy at 0, else rejection)", KIND_CHOICE, .offset = AT(methods),
         .count = AT(n_methods), .choices = method_choices),
+    ROW(0, "siblings", "LIST", "as in generate (auto)", KIND_CHOICE, .offset = AT(siblings_list),
+        .count = AT(n_siblings_list), .choices = sibling_choices),
     ROW(0, "typical-epsilon", "P", "of typical: tokens more probable than this are kept (0.09)", KIND_FLOAT,
         .offset = AT(typical.epsilon), .max = 1, .above_min = true),
     ROW(0, "typical-delta", "D", "of typical: and than D times e to minus the entropy (0.3)", KIND_FLOAT,

@@ -91,6 +91,7 @@ typedef struct {
     uint64_t suffix_corpus_bytes; /* 0: none */
     int32_t draft_len;  /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;   /* 0: by temperature */
+    int32_t siblings;   /* pf_request.siblings */
     pf_typical typical; /* thresholds of that method */
     pf_draft_ahead draft_ahead;
     int32_t draft_branches;                      /* 0: the engine's default */
@@ -133,6 +134,7 @@ typedef struct {
     int32_t draft_lens[PF_MAX_LIST], n_draft_lens;
     pf_method methods[PF_MAX_LIST];
     int32_t n_methods;
+    int32_t siblings_list[PF_MAX_LIST], n_siblings_list;
     float temperatures[PF_MAX_LIST];
     int32_t n_temperatures;
     bool simulate; /* and what it simulates, besides simulate_token_ns and simulate_step_ns */

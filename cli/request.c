@@ -41,6 +41,7 @@ pf_request pf_request_by_options(const pf_options *options, const pf_setup *setu
         .method = options->method,
         .typical = options->typical,
         .draft_len = draft_length(options),
+        .siblings = options->siblings,
         .ignore_eos = options->ignore_eos,
         .cancel = pf_interrupt_flag(),
         .rules = options->rules,

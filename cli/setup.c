@@ -54,6 +54,14 @@ static bool drafts_ahead(const pf_options *options, bool is_draft)
     return is_draft ? options->verifier != NULL : options->is_worker;
 }
 
+/* Tokens, siblings included. */
+static int32_t longest_proposal(const pf_options *options)
+{
+    const int32_t beside = options->siblings > 0 && options->siblings <= PF_MAX_SIBLINGS ? options->siblings : 0;
+    const int32_t n = options->draft_len > 0 ? pf_min(options->draft_len * (1 + beside), PF_MAX_DRAFT_TOKENS) : 0;
+    return n > PF_DEFAULT_MAX_DRAFT ? n : PF_DEFAULT_MAX_DRAFT;
+}
+
 /* By the shared options, or the draft's, whose context is then no longer than its own model allows. threads_of: an engine
  * whose threads it runs on, or NULL. */
 static pf_status open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
@@ -80,7 +88,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .max_context = options->context,
         .max_sequences = max_sequences,
         .kv_sequences = options->kv_sequences,
-        .max_draft = options->draft_len > PF_DEFAULT_MAX_DRAFT ? options->draft_len : PF_DEFAULT_MAX_DRAFT,
+        .max_draft = longest_proposal(options),
         .progress = pf_progress_update,
         .user = &progress,
         .cancel = pf_interrupt_flag(),

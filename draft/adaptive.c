@@ -1,10 +1,14 @@
 #include "draft/adaptive.h"
 
 bool pf_adaptive_goes_on(const pf_length *length, pf_draft_margins *margins, const pf_chooser *chooser,
-                         const float *logits, int32_t token, int32_t n_drawn, int32_t n_planned)
+                         const float *logits, int32_t token, const pf_outcome_row *row, int32_t n_drawn,
+                         int32_t n_planned)
 {
     const int32_t i = n_drawn - 1;
-    margins->margins[i] = pf_choose_margin(chooser, logits, token, &margins->second_choices[i]);
+    if (row)
+        pf_adaptive_note(margins, i, row);
+    else
+        margins->margins[i] = pf_choose_margin(chooser, logits, token, &margins->second_choices[i]);
     return pf_length_goes_on(length, margins->margins, n_drawn, n_planned);
 }
 

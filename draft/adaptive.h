@@ -24,17 +24,20 @@ typedef struct {
 typedef struct {
     pf_length length;
     bool branches;                        /* second choices are proposed, too */
+    bool by_noise;                        /* and margins are those of the rows: of perturbed logits */
     pf_draft_margins margins;             /* of the latest proposal's chain, and of the one in the making */
-    int32_t parents[PF_MAX_DRAFT_TOKENS]; /* of a proposal with branches, which stand behind the chain */
-    int32_t n_branches;
-    int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
-    uint64_t drafted_ns; /* what it took */
-    uint64_t left_ns;    /* when it was handed out */
+    int32_t parents[PF_MAX_DRAFT_TOKENS]; /* of a proposal with branches or siblings, which stand behind the chain */
+    int32_t n_branches;                   /* siblings included */
+    int32_t n_proposed;                   /* tokens of the latest proposal's chain; 0: it has been judged */
+    uint64_t drafted_ns;                  /* what it took */
+    uint64_t left_ns;                     /* when it was handed out */
 } pf_adaptive;
 
-/* A token has been drawn from these logits behind n_drawn - 1 others: whether another is, of at most n_planned. */
+/* A token has been drawn from these logits behind n_drawn - 1 others: whether another is, of at most n_planned. row: of the token, where its
+ * margin is not that of the logits alone; else NULL. */
 bool pf_adaptive_goes_on(const pf_length *length, pf_draft_margins *margins, const pf_chooser *chooser,
-                         const float *logits, int32_t token, int32_t n_drawn, int32_t n_planned);
+                         const float *logits, int32_t token, const pf_outcome_row *row, int32_t n_drawn,
+                         int32_t n_planned);
 
 /* The i-th token has this row: what is learnt of a proposal whose length is fixed. */
 void pf_adaptive_note(pf_draft_margins *margins, int32_t i, const pf_outcome_row *row);

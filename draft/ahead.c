@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "draft/siblings.h"
 
 static const double SMOOTHING = 1.0 / 8.0;
 static const double OUTLIER = 4.0;             /* a stall says nothing about a verification */
@@ -39,7 +40,8 @@ static void add_branch(pf_outcome_cache *c, const pf_host_sequence *s, int32_t n
                        double probability)
 {
     const pf_ahead_slot *slot = slot_of(c, s->slot);
-    const int32_t length = slot->base + n_accepted, room = pf_host_draft_room_at(c->host, s, length + 1);
+    const int32_t length = slot->base + n_accepted,
+                  room = pf_siblings_chain(c->states[s->slot].siblings, pf_host_draft_room_at(c->host, s, length + 1));
     pf_ahead_branch *b = room > 0 ? find_free(c) : NULL;
     int64_t fork;
     if (!b || pf_sequence_cache_fork(c->cache, s->slot, length, &fork) != PF_OK) return;
@@ -399,8 +401,8 @@ static void draw_for_branch(const pf_outcome_cache *c, const pf_chooser *chooser
     b->n_drafted++;
     if (!c->host->sequences[b->slot].is_adaptive)
         pf_adaptive_note(&b->margins, i, &b->rows[i]);
-    else if (!pf_adaptive_goes_on(&state->adaptive.length, &b->margins, chooser, logits, *draw.token, b->n_drafted,
-                                  b->n_planned))
+    else if (!pf_adaptive_goes_on(&state->adaptive.length, &b->margins, chooser, logits, *draw.token,
+                                  state->adaptive.by_noise ? &b->rows[i] : NULL, b->n_drafted, b->n_planned))
         b->is_ended = c->whole == 0;
 }
 
@@ -428,7 +430,8 @@ static void draw_row(void *user, const pf_chooser *chooser, int32_t i)
 static bool is_whole(const pf_outcome_cache *c, const pf_ahead_branch *b)
 {
     const pf_host_sequence *s = &c->host->sequences[b->slot];
-    if (s->is_adaptive && c->states[b->slot].adaptive.branches) return false;
+    const pf_draft_state *state = &c->states[b->slot];
+    if ((s->is_adaptive && state->adaptive.branches) || state->siblings > 0) return false;
     return b->n_drafted > 0 && (b->is_ended || b->n_drafted >= b->n_planned);
 }
 

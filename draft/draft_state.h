@@ -26,6 +26,9 @@ typedef struct {
     pf_ahead ahead;       /* what drafting ahead found for the latest verdict, until the next proposal is begun */
     uint64_t sent_ns;     /* when the proposal in the making left, which was known before its verdict; 0: it has not */
     int32_t n_sent;       /* tokens of the proposal that waits for its verdict; -1: none does */
+    int32_t siblings;     /* pf_open.siblings, where they are drawn; else 0 */
+    int32_t n_siblings;   /* of the latest proposal, behind its chain of ... */
+    int32_t n_chain;      /* ... so many tokens */
     pf_proposal proposal; /* in the making */
 } pf_draft_state;
 

@@ -212,10 +212,15 @@ bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn
     return false;
 }
 
+double pf_length_row_price(const pf_length *l)
+{
+    return l->n_trials < TRIALS ? -1.0 : CAUTION * rate_of(l) * l->line.slope;
+}
+
 int32_t pf_length_branches(const pf_length *l, const float *margins, int32_t n_drawn, int32_t max_draft, int32_t *at)
 {
-    if (l->n_trials < TRIALS) return 0;
-    const double a = pf_length_acceptance(l), rate = rate_of(l);
+    const double a = pf_length_acceptance(l), price = pf_length_row_price(l);
+    if (price < 0.0) return 0;
     double gain[PF_MAX_DRAFT_TOKENS], reach = 1.0;
     for (int32_t i = 0; i < n_drawn; i++) {
         gain[i] = reach * second_at(l, margins[i]);
@@ -224,7 +229,7 @@ int32_t pf_length_branches(const pf_length *l, const float *margins, int32_t n_d
     int32_t n = 0;
     while (n < n_drawn && n_drawn + n < max_draft) {
         const int32_t best = find_greatest(gain, n_drawn);
-        if (gain[best] <= LEAST_GAIN || gain[best] <= CAUTION * rate * l->line.slope) break;
+        if (gain[best] <= LEAST_GAIN || gain[best] <= price) break;
         gain[best] = 0.0;
         at[n++] = best;
     }

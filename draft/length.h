@@ -31,7 +31,7 @@
  *
  * Pure arithmetic: no clock, and no state but the struct, so the same measurements give the same lengths. The choice is made
  * before a token is drawn, from the tokens already in the proposal, all of which are proposed (DESIGN, invariant 4). Second choices
- * are for greedy proposals alone.
+ * are for tokens that are chosen, not drawn; drawn ones have siblings (draft/siblings.h).
  *
  * Source of T: Leviathan et al., arXiv:2211.17192, section 3.4; of a threshold on the product of confidences: Huang et al.,
  * SpecDec++, arXiv:2405.19715, section 3.2; of branches by expected gain: Li et al., EAGLE-2, arXiv:2406.16858, section
@@ -111,6 +111,9 @@ void pf_length_observe_late(pf_length *length, float margin);
 /* Whether to draw another token after n_drawn with these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
  * The first is always drawn. */
 bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);
+
+/* What a row of the verification has to gain to be worth its time, in tokens, with the safety factor; below 0 while too little is measured. */
+double pf_length_row_price(const pf_length *length);
 
 /* Of n_drawn tokens (1 .. max_draft), which second choices are worth a row of the verification: the indices of their tokens in
  * at [max_draft - n_drawn], the most valuable first. Returns how many. */

@@ -18,6 +18,7 @@
 #include "draft/goodput.h"
 #include "draft/judged_step.h"
 #include "draft/parallel.h"
+#include "draft/siblings.h"
 #include "host/sequence_host.h"
 #include "model/backend/sequence_cache.h"
 #include "model/backend/span_batch.h"
@@ -35,6 +36,7 @@ typedef struct {
     pf_length last_length; /* of the adaptive sequence that ended last */
     pf_length last_fixed;  /* likewise of one of fixed length, where it is drafted ahead */
     pf_goodput goodput;
+    pf_sibling_shares sibling_shares;
     pf_parallel parallel;
     pf_judged_step judged;
     pf_goodput_sequence *weighed; /* [max_sequences] */
@@ -100,6 +102,17 @@ static void keep_excluded(const drafter *d, pf_draft_state *state, const pf_open
     }
 }
 
+/* Tokens that are chosen have second choices, drawn ones siblings. */
+static void choose_trees(pf_draft_state *state, const pf_open *open)
+{
+    const bool draws = pf_sampling_request_declares(&state->request);
+    const bool by_noise = open->method == PF_METHOD_COUPLED && open->sampling.temperature > 0.0f &&
+                          open->siblings == PF_SIBLINGS_THAT_PAY;
+    state->siblings = open->trees && draws ? open->siblings : 0;
+    state->adaptive.branches = open->adaptive_draft && open->trees && (open->method == PF_METHOD_GREEDY || by_noise);
+    state->adaptive.by_noise = state->adaptive.branches && by_noise;
+}
+
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
     pf_draft_state *state = state_of(host, s);
@@ -114,8 +127,8 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     keep_excluded(drafter_of(host), state, open);
     pf_rules_take(&state->rules, &open->rules, open->stop_tokens, open->n_stop_tokens,
                   drafter_of(host)->backend.limits.n_vocab);
-    state->adaptive.branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
-    state->adaptive.n_proposed = state->adaptive.n_branches = 0;
+    choose_trees(state, open);
+    state->adaptive.n_proposed = state->adaptive.n_branches = state->n_siblings = 0;
 }
 
 static void release(pf_host *host, pf_host_sequence *s)
@@ -131,6 +144,23 @@ static void release(pf_host *host, pf_host_sequence *s)
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
+/* Where a token of the chain was judged and not accepted, its siblings were. */
+static void learn_siblings(drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
+{
+    pf_draft_state *state = &d->states[s->slot];
+    const int32_t *tokens = s->tokens + s->n_committed;
+    int32_t n_kept = 0, n = 0;
+    while (n_kept < state->n_chain && n_kept < verdict->n_accepted && verdict->tokens[n_kept] == tokens[n_kept])
+        n_kept++;
+    bool is_kept = false;
+    for (int32_t i = state->n_chain; i < state->n_chain + state->n_siblings && !is_kept; i++) {
+        if (state->adaptive.parents[i] != n_kept - 1) continue;
+        is_kept = verdict->n_accepted > n_kept && verdict->tokens[n_kept] == tokens[i];
+        n++;
+    }
+    pf_siblings_observe(&d->sibling_shares, n, is_kept);
+}
+
 /* A verdict on a proposal that the target has verified, alone or with others of its batch. */
 static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict *verdict)
 {
@@ -139,6 +169,7 @@ static void note_judged(drafter *d, const pf_host_sequence *s, const pf_verdict 
     const bool is_late = n_sent > 0 && pf_adaptive_is_late(s->tokens + s->n_committed, verdict);
     state->n_sent = -1;
     if (n_sent < 0 || is_late || verdict->n_accepted > n_sent) return;
+    if (state->n_siblings > 0) learn_siblings(d, s, verdict);
     if (d->parallel.mask >= 0)
         pf_parallel_judge(&d->parallel, s->slot, verdict,
                           state->adaptive.drafted_ns + pf_host_now_ns(&d->host) - state->adaptive.left_ns);
@@ -231,9 +262,9 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 static bool draw_token(drafter *d, const pf_chooser *chooser, pf_host_sequence *s, int32_t row)
 {
     pf_draft_state *state = &d->states[s->slot];
-    const bool is_parallel = pf_parallel_drafts(&d->parallel, s->slot);
+    const bool is_parallel = pf_parallel_drafts(&d->parallel, s->slot), by_noise = state->adaptive.by_noise;
     const int32_t i = s->n_drafted;
-    pf_outcome_row candidates;
+    pf_outcome_row candidates, *ahead = is_parallel ? NULL : pf_ahead_row(&d->ahead, s->slot, i);
     const pf_token_draw draw = {
         .request = &state->request,
         .excluded = state->excluded,
@@ -248,9 +279,9 @@ static bool draw_token(drafter *d, const pf_chooser *chooser, pf_host_sequence *
         .declared = &s->declared[i],
         .ids = pf_host_ids(s, i),
         .probabilities = pf_host_probabilities(s, i),
-        .row = !is_parallel               ? pf_ahead_row(&d->ahead, s->slot, i)
-               : state->adaptive.branches ? &candidates
-                                          : NULL,
+        .row = ahead                                                   ? ahead
+               : by_noise || (is_parallel && state->adaptive.branches) ? &candidates
+                                                                       : NULL,
     };
     const float *logits = pf_draw_logits(&d->drawer, chooser, row, &draw);
     if (!pf_draw_token(chooser, logits, &draw)) {
@@ -266,7 +297,7 @@ static bool draw_token(drafter *d, const pf_chooser *chooser, pf_host_sequence *
         pf_adaptive_note(&state->adaptive.margins, i, draw.row);
     else if (s->is_adaptive &&
              !pf_adaptive_goes_on(&state->adaptive.length, &state->adaptive.margins, chooser, logits, *draw.token,
-                                  s->n_drafted, state->n_planned) &&
+                                  by_noise ? draw.row : NULL, s->n_drafted, state->n_planned) &&
              !d->draws_whole)
         state->n_planned = s->n_drafted;
     return true;
@@ -366,7 +397,8 @@ static void take_branch(drafter *d, pf_host_sequence *s)
         state->n_planned = state->n_room = s->n_drafted;
         return;
     }
-    state->n_planned = state->n_room = pf_host_draft_room(&d->host, s);
+    state->n_room = pf_host_draft_room(&d->host, s);
+    state->n_planned = pf_siblings_chain(state->siblings, state->n_room);
     shorten(d, s, state->n_planned);
     if (is_complete || !has_time) state->n_planned = s->n_drafted;
 }
@@ -379,7 +411,8 @@ static bool add(pf_host *host, pf_host_sequence *s)
     d->is_timed = (d->n_ready > 0 && d->is_timed) || s->propose_by_ns != UINT64_MAX || s->is_adaptive;
     pf_host_begin_proposal(host, s, &state->proposal);
     state->proposal.ahead = state->ahead;
-    state->n_planned = state->n_room = plan(host, s);
+    state->n_room = plan(host, s);
+    state->n_planned = pf_siblings_chain(state->siblings, state->n_room);
     state->n_passes = 0;
     state->sent_ns = 0;
     if (state->ahead == PF_AHEAD_HIT) take_branch(d, s);
@@ -401,6 +434,76 @@ static void end_parallel(drafter *d, pf_host_sequence *s, pf_proposal *proposal)
     pf_parallel_end_proposal(&d->parallel, s, is_parallel && state->adaptive.branches ? &tree : NULL, proposal);
 }
 
+/* How likely each token of the chain is accepted where it is judged, and what a row has to gain. */
+static double weigh_chain(const drafter *d, const pf_host_sequence *s, double *acceptance)
+{
+    const pf_adaptive *adaptive = &d->states[s->slot].adaptive;
+    if (!pf_parallel_drafts(&d->parallel, s->slot)) {
+        for (int32_t i = 0; i < s->n_drafted; i++)
+            acceptance[i] = pf_length_acceptance_at(&adaptive->length, adaptive->margins.margins[i]);
+        return pf_length_row_price(&adaptive->length);
+    }
+    double tokens = 1.0, reach = 1.0;
+    for (int32_t i = 0; i < s->n_drafted; i++) {
+        acceptance[i] = pf_passes_acceptance(&d->parallel.records, d->how, i);
+        tokens += reach *= acceptance[i];
+    }
+    const double verify_ns = pf_goodput_step_ns(&d->goodput, d->n_ready * (1 + s->n_drafted));
+    const double round_ns = (double)(pf_host_now_ns(&d->host) - d->begun_ns) + verify_ns;
+    return verify_ns > 0.0 ? tokens * d->n_ready * pf_goodput_row_ns(&d->goodput) / round_ns : -1.0;
+}
+
+/* Beside which tokens of the chain siblings are drawn: where they pay, or first one beside each token, then another. */
+static int32_t place_siblings(drafter *d, const pf_host_sequence *s, int32_t most, int32_t *at)
+{
+    double acceptance[PF_MAX_DRAFT_TOKENS];
+    const int32_t siblings = d->states[s->slot].siblings;
+    if (siblings == PF_SIBLINGS_THAT_PAY) {
+        const double price = weigh_chain(d, s, acceptance);
+        return pf_siblings_choose(&d->sibling_shares, acceptance, s->n_drafted, price, most, at);
+    }
+    const int32_t n = pf_min(most, siblings * s->n_drafted);
+    for (int32_t i = 0; i < n; i++) at[i] = i % s->n_drafted;
+    return n;
+}
+
+/* The tokens that are judged before a sibling of token i: that one, and the siblings that it has. */
+static int32_t find_before(const pf_draft_state *state, const int32_t *tokens, int32_t i, int32_t *before)
+{
+    int32_t n = 0;
+    before[n++] = tokens[i];
+    for (int32_t j = state->n_chain; j < state->n_chain + state->n_siblings; j++)
+        if (state->adaptive.parents[j] == i - 1) before[n++] = tokens[j];
+    return n;
+}
+
+/* Each is drawn by noise of its own, from what those before it leave of the token's distribution. */
+static void add_siblings(drafter *d, pf_host_sequence *s, pf_proposal *proposal)
+{
+    pf_draft_state *state = state_of(&d->host, s);
+    int32_t *tokens = s->tokens + s->n_committed, at[PF_MAX_DRAFT_TOKENS], before[1 + PF_MAX_SIBLINGS];
+    state->n_siblings = 0;
+    state->n_chain = s->n_drafted;
+    if (state->siblings == 0 || s->n_drafted == 0 || state->sent_ns > 0) return;
+    const int32_t n = place_siblings(d, s, state->n_room - s->n_drafted, at);
+    for (int32_t i = 0; i < s->n_drafted; i++) state->adaptive.parents[i] = i - 1;
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t node = state->n_chain + state->n_siblings, n_before = find_before(state, tokens, at[k], before);
+        const uint64_t seed = pf_noise_derive_seed(state->request.draft_seed, (uint64_t)n_before);
+        const float uniform =
+            pf_noise_uniform(seed, PF_NOISE_DRAFT, s->n_committed + at[k], (int32_t)(proposal->round & INT32_MAX));
+        if (!pf_sibling_draw(&s->declared[at[k]], before, n_before, uniform, pf_host_ids(s, node),
+                             pf_host_probabilities(s, node), &s->declared[node], &tokens[node]))
+            continue;
+        state->adaptive.parents[node] = at[k] - 1;
+        state->n_siblings++;
+    }
+    state->adaptive.n_branches = state->n_siblings;
+    if (state->n_siblings == 0) return;
+    proposal->n_tokens = state->n_chain + state->n_siblings;
+    proposal->parents = state->adaptive.parents;
+}
+
 static void end_proposal(pf_host *host, pf_host_sequence *s)
 {
     drafter *d = drafter_of(host);
@@ -413,6 +516,7 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
     if (!pf_parallel_drafts(&d->parallel, s->slot))
         pf_adaptive_end_proposal(&state->adaptive, s->tokens + s->n_committed, s->n_drafted, state->n_room, proposal);
     if (d->parallel.mask >= 0) end_parallel(d, s, proposal);
+    if (!state->adaptive.branches) add_siblings(d, s, proposal);
     pf_host_propose(host, s, proposal);
     if (state->n_room == 0 && s->propose_by_ns != UINT64_MAX) {
         state->is_cold = !s->is_full && !state->is_stuck; /* what could not be read in time is read from here on */
@@ -439,6 +543,24 @@ static uint64_t time_pass(drafter *d, uint64_t before_ns, int32_t n_rows)
     return now_ns;
 }
 
+/* Second choices are rows, too. */
+static void limit_rows(pf_draft_state *state)
+{
+    const bool is_asked = state->siblings > 0 && state->siblings <= PF_MAX_SIBLINGS;
+    const int32_t n_rows = state->n_planned * (is_asked ? 1 + state->siblings : 1);
+    if (n_rows < state->n_room) state->n_room = n_rows;
+}
+
+/* The share of tokens that are rejected for a token beside them. */
+static double second_of(const drafter *d, const pf_draft_state *state)
+{
+    const bool pays = state->adaptive.branches || state->siblings == PF_SIBLINGS_THAT_PAY;
+    if (pays && d->n_ready > 1) return 0.0; /* of several each has a chain of the same length */
+    if (state->adaptive.branches) return pf_length_second(&state->adaptive.length);
+    if (state->siblings == 0) return 0.0;
+    return (1.0 - pf_length_acceptance(&state->adaptive.length)) * pf_sibling_share(&d->sibling_shares, 0);
+}
+
 /* What is planned is judged for the whole step, whose passes its sequences share: all draft as much. Of one sequence alone, and where
  * no length is chosen yet, draft/length.h decides token by token. */
 static void limit_lengths(drafter *d)
@@ -447,14 +569,13 @@ static void limit_lengths(drafter *d)
     int32_t n_adaptive = 0, most = 0;
     for (int32_t i = 0; i < d->n_ready; i++) {
         const int32_t slot = d->ready[i];
-        const pf_adaptive *adaptive = &d->states[slot].adaptive;
-        const bool has_seconds =
-            d->n_ready == 1 && adaptive->branches; /* of several each has a chain of the same length */
-        d->weighed[i] = (pf_goodput_sequence){ .acceptance = pf_length_acceptance(&adaptive->length),
-                                               .second = has_seconds ? pf_length_second(&adaptive->length) : 0.0,
-                                               .room = d->states[slot].n_room };
+        const pf_draft_state *state = &d->states[slot];
+        const int32_t room = pf_siblings_chain(state->siblings, state->n_room);
+        d->weighed[i] = (pf_goodput_sequence){ .acceptance = pf_length_acceptance(&state->adaptive.length),
+                                               .second = second_of(d, state),
+                                               .room = room };
         n_adaptive += d->host.sequences[slot].is_adaptive;
-        if (d->states[slot].n_room > most) most = d->states[slot].n_room;
+        if (room > most) most = room;
     }
     if (n_adaptive == 0) return;
     const int32_t limit = pf_goodput_choose(&d->goodput, d->weighed, d->n_ready, most, pf_host_now_ns(&d->host));
@@ -467,7 +588,7 @@ static void limit_lengths(drafter *d)
         const bool is_read =
             s->n_committed - cached(&d->host, s) <= d->backend.limits.max_rows; /* no longer, while it rested */
         state->n_planned = !is_read ? 0 : is_alone ? state->n_planned : pf_min(state->n_planned, limit);
-        if (limit > 0 && !is_alone) state->n_room = state->n_planned; /* second choices are rows, too */
+        if (limit > 0 && !is_alone) limit_rows(state);
         if (s->n_drafted > state->n_planned) shorten(d, s, state->n_planned);
     }
     d->ahead.whole = d->draws_whole ? limit : 0;

@@ -22,7 +22,8 @@
  * independent of each other.
  *
  * Length: fixed, or chosen token by token if the open asks for it (draft/length.h). A greedy proposal of chosen length may be a
- * tree, if the open allows trees: the chain, then second choices beside some of its tokens, which have not been fed. The limits
+ * tree, if the open allows trees: the chain, then second choices beside some of its tokens, which have not been fed. Drawn tokens have
+ * siblings where the open asks for them (draft/siblings.h). The limits
  * are those of pf_host_draft_room. A full context, a full KV pool and logits without a number give an empty proposal, at once.
  * An open that is longer than the context, or has invalid parameters or ids, is refused.
  *

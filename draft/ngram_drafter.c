@@ -200,7 +200,7 @@ pf_status pf_ngram_drafter_create(const pf_model_info *target, int32_t max_seque
     info.max_sequences = max_sequences;
     info.max_draft = max_draft;
     info.max_declared = 0;
-    info.judges_trees = false;
+    info.judges_trees = info.draws_siblings = false;
     const pf_host_config config = { .max_sequences = max_sequences,
                                     .max_draft = max_draft,
                                     .max_tokens = target->max_context,

@@ -376,7 +376,7 @@ pf_status pf_suffix_drafter_create(const pf_model_info *target, const pf_suffix_
     info.max_sequences = config->max_sequences;
     info.max_draft = config->max_draft;
     info.max_declared = 0;
-    info.judges_trees = false;
+    info.judges_trees = info.draws_siblings = false;
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = pf_min(target->max_context, PF_MAX_PROMPT_TOKENS),

@@ -159,6 +159,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
         .applies_rules = true,
         .applies_typical_p = true,
         .gives_logprobs = true,
+        .draws_siblings = true,
         .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);

@@ -191,6 +191,9 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
     PF_TRY(check_drafter(s, q, error));
     PF_TRY(pf_sampling_check(&q->sampling, error));
+    if (q->siblings < PF_NO_SIBLINGS || q->siblings > PF_SIBLINGS_THAT_PAY)
+        return pf_fail(error, PF_INVALID, "%d siblings of a token, expected %d to %d", q->siblings, PF_NO_SIBLINGS,
+                       PF_SIBLINGS_THAT_PAY);
     PF_TRY(pf_typical_check(&q->typical, error));
     PF_TRY(pf_logit_rules_check(&q->rules, n_ids, error));
     if (pf_logit_rules_are_active(&q->rules) && !s->verifier_info.applies_rules)

@@ -57,9 +57,21 @@ void pf_session_drop_sequence(pf_session *s)
     s->kept_sequence = 0;
 }
 
+/* pf_open.siblings: of a drafter that draws them, for a verifier that judges them. */
+static int32_t choose_siblings(const pf_run *r)
+{
+    const pf_session *s = r->session;
+    const int32_t asked = r->request->siblings;
+    const bool is_coupled = r->method == PF_METHOD_COUPLED && asked == PF_SIBLINGS_THAT_PAY;
+    const bool draws = r->request->sampling.temperature > 0.0f && (is_coupled || pf_run_max_declared(r) > 0);
+    return draws && asked > 0 && s->verifier_info.judges_trees && s->drafter_info.draws_siblings ? asked : 0;
+}
+
 int32_t pf_run_max_draft(const pf_run *r)
 {
-    const int32_t wanted = r->request->draft_len > 0 ? r->request->draft_len : PF_DEFAULT_MAX_DRAFT;
+    const int32_t siblings = choose_siblings(r), beside = siblings <= PF_MAX_SIBLINGS ? siblings : 0;
+    const int32_t asked = pf_min(r->request->draft_len * (1 + beside), PF_MAX_DRAFT_TOKENS);
+    const int32_t wanted = asked > 0 ? asked : PF_DEFAULT_MAX_DRAFT;
     return pf_min(wanted, r->session->verifier_info.max_draft);
 }
 
@@ -83,7 +95,8 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .method = r->method,
         .max_draft = longest > 0 ? longest : 1, /* a verifier that takes no proposal: the drafter is not asked */
         .adaptive_draft = q->draft_len == 0,
-        .trees = r->session->verifier_info.judges_trees,
+        .trees = r->session->verifier_info.judges_trees && q->siblings != PF_NO_SIBLINGS,
+        .siblings = choose_siblings(r),
         .max_declared = pf_run_max_declared(r),
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,

@@ -446,6 +446,12 @@ typedef struct {
     /* Which of the session's drafters proposes, by the names of pf_model_info.drafters; NULL, empty: the first. What a far drafter does not
      * offer costs speed alone where it was not there yet when the request began. */
     const char *drafter;
+
+    /* Trees. 0: as the drafter's method and measurements have it. 1 .. PF_MAX_SIBLINGS: where a model's tokens are drawn (rejection, block,
+     * traversal above temperature 0) so many others beside each, a proposal having draft_len * (1 + siblings) tokens at most;
+     * PF_SIBLINGS_THAT_PAY: as many as pay, with draft_len 0, and under coupled second choices that do. PF_NO_SIBLINGS:
+     * proposals are chains, under every method. */
+    int32_t siblings;
 } pf_request;
 
 enum { PF_RPC_SAMPLES = 4096 };

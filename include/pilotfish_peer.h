@@ -158,6 +158,9 @@ enum {
     PF_MAX_DRAFT_TOKENS = 64,     /* tokens of a proposal, all nodes of a tree included */
     PF_MAX_VERDICT_TOKENS = PF_MAX_DRAFT_TOKENS + 1,
     PF_NO_DRAFT = -1,               /* pf_verdict.next_draft */
+    PF_MAX_SIBLINGS = 4,            /* of a drafted token */
+    PF_SIBLINGS_THAT_PAY = 5,       /* pf_open.siblings */
+    PF_NO_SIBLINGS = -1,            /* pf_request.siblings */
     PF_MAX_DECLARED = 256,          /* ids of one draft distribution */
     PF_MAX_PROMPT_TOKENS = 1 << 20, /* tokens of an open */
     PF_MAX_STOP_TOKENS = 64,
@@ -197,6 +200,10 @@ typedef struct {
     pf_typical typical; /* to a verifier */
     char drafter
         [PF_DRAFTER_NAME_BYTES]; /* to a drafter: the one of pf_model_info.drafters that is to propose; empty: the first */
+    int32_t
+        siblings; /* to a drafter, where trees are allowed and it draws tokens from what it declares: 1 .. PF_MAX_SIBLINGS: so many are
+                           drawn beside each token, as far as max_draft has room; PF_SIBLINGS_THAT_PAY: as many as pay, and under coupled
+                           second choices that do; 0: none */
 } pf_open;
 
 typedef struct {
@@ -317,6 +324,7 @@ typedef struct {
      * name it. */
     char drafters[PF_MAX_DRAFTERS][PF_DRAFTER_NAME_BYTES]; /* [n_drafters] */
     int32_t n_drafters;
+    bool draws_siblings; /* of a drafter: it takes pf_open.siblings */
 } pf_model_info;
 
 /* Rows of logits that hold NaN or plus infinity: the model is damaged, or its arithmetic overflows. A NaN is never chosen. */

@@ -109,6 +109,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     }
     wire.drafters = drafters;
     wire.n_drafters = (size_t)info->n_drafters;
+    wire.siblings = info->draws_siblings;
 
     if (pilotfish__v1__model_info__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__model_info__pack(&wire, out);
@@ -183,6 +184,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     info.applies_rules = wire->logit_rules;
     info.applies_typical_p = wire->typical_p;
     info.gives_logprobs = wire->logprobs;
+    info.draws_siblings = wire->siblings;
     for (size_t i = 0; i < wire->n_methods; i++) { /* a newer peer may speak methods that have no bit here */
         const uint32_t method = (uint32_t)wire->methods[i];
         if (method > 0 && method < 32) info.methods |= 1u << method;

@@ -136,6 +136,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(pf_codec_check_range(at, "limits.max_draft", wire->limits->max_draft, 1, PF_MAX_DRAFT_TOKENS));
     PF_TRY(pf_codec_check_range(at, "limits.max_declared", wire->limits->max_declared, 0, PF_MAX_DECLARED));
     PF_TRY(pf_codec_check_range(at, "limits.max_tokens", wire->limits->max_tokens, 0, INT32_MAX));
+    PF_TRY(pf_codec_check_range(at, "limits.siblings", wire->limits->siblings, 0, PF_SIBLINGS_THAT_PAY));
     PF_TRY(check_tokens(at, "stop_tokens", wire->stop_tokens, wire->n_stop_tokens, 0, PF_MAX_STOP_TOKENS));
     PF_TRY(check_excluded(at, wire->excluded, wire->n_excluded));
     PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
@@ -153,6 +154,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     out->max_draft = wire->limits->max_draft;
     out->adaptive_draft = wire->limits->adaptive_draft;
     out->trees = wire->limits->trees;
+    out->siblings = wire->limits->siblings;
     out->max_declared = wire->limits->max_declared;
     out->max_tokens = wire->limits->max_tokens;
     out->stop_tokens = wire->stop_tokens;

@@ -63,6 +63,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->limits.max_draft = o->max_draft;
         w->limits.adaptive_draft = o->adaptive_draft;
         w->limits.trees = o->trees;
+        w->limits.siblings = o->siblings;
         w->limits.max_declared = o->max_declared;
         w->limits.max_tokens = o->max_tokens;
         pilotfish__v1__open__init(&w->open);

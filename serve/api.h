@@ -38,6 +38,7 @@ typedef struct {
     int32_t max_waiting; /* texts that wait for a session */
     int32_t draft_len;   /* of requests that do not say: 0: the drafter chooses */
     pf_method method;    /* likewise, above temperature 0 */
+    int32_t siblings;    /* pf_request.siblings of all */
     pf_typical typical;  /* likewise, of the method typical */
     const char *drafter; /* likewise: as pf_request.drafter */
 

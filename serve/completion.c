@@ -304,6 +304,7 @@ static pf_request make_request(const choice *ch)
         .typical = choose_typical(c),
         .draft_len = draft_length(c, choose_method(c)),
         .drafter = choose_drafter(c),
+        .siblings = c->api->options.siblings,
         .stop_tokens = ends_chat ? o->chat_ends : NULL,
         .n_stop_tokens = ends_chat ? o->n_chat_ends : 0,
         .ignore_eos = c->request.ignore_eos,

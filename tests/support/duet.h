@@ -19,7 +19,8 @@ typedef struct {
     pf_sampling sampling;
     pf_method method;
     int32_t draft_len;
-    bool adaptive; /* draft_len is a bound, and proposals may be trees */
+    bool adaptive;    /* draft_len is a bound, and proposals may be trees */
+    int32_t siblings; /* as in pf_open; proposals may then be trees, of draft_len * (1 + siblings) tokens */
     int32_t max_declared;
     const int32_t *stop; /* [n_stop] */
     int32_t n_stop;

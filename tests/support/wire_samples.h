@@ -32,8 +32,8 @@ static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
 static pf_open open_greedy = {
-    7, 1,     0, TOKENS,   6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false,
-    0, { 0 }, 0, { 0, 0 }, ""
+    7,     1, 0,        TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, NULL, 0, false, false, 0,
+    { 0 }, 0, { 0, 0 }, "",     0
 };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
@@ -55,11 +55,13 @@ static pf_open open_coupled = { UINT64_MAX,
                                 { 0 },
                                 0,
                                 { 0, 0 },
-                                "" };
+                                "",
+                                0 };
 static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
 static pf_open open_excluded = { 12,   1,    0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY,
                                  5,    0,    0, STOPS,  2, EXCLUDED,          2,
-                                 true, true, 0, { 0 },  0, { 0, 0 },          "" };
+                                 true, true, 0, { 0 },  0, { 0, 0 },          "",
+                                 0 };
 static const float BIASES[] = { 1.5f, -100.0f, -0.25f };
 static pf_open open_rules = { 13,
                               2,
@@ -81,7 +83,8 @@ static pf_open open_rules = { 13,
                               { IDS, BIASES, 3, 9, 1.25f, -0.5f, 0.75f, 3, NULL, NULL },
                               0,
                               { 0, 0 },
-                              "" };
+                              "",
+                              0 };
 static pf_open open_typical_p = {
     .sequence = 14,
     .incarnation = 1,

@@ -331,6 +331,50 @@ static void second_choices_that_are_often_right_are_proposed_where_trees_are_jud
     }
 }
 
+/* A target that takes the first sibling of the first token where there is one, by a clock where each row takes row_ns. Of the last 20 of 60
+ * proposals, how many had siblings? */
+static int32_t count_sibling_trees(bench *b, uint64_t *clock_ns, pf_open open, uint64_t row_ns)
+{
+    enum { ROUNDS = 60 };
+    int32_t text[N_PROMPT + 1 + 2 * ROUNDS], n = N_PROMPT + 1, n_trees = 0;
+    const pf_proposal *p = begin_drafting(b, open, 77);
+    for (uint64_t round = 1; round < ROUNDS && p->n_tokens > 0; round++) {
+        const int32_t n_chain = pf_tree_chain(p->parents, p->n_tokens), base = n;
+        int32_t sibling = -1;
+        for (int32_t i = p->n_tokens - 1; i >= n_chain; i--)
+            if (p->parents[i] == -1) sibling = i;
+        n_trees += round >= ROUNDS - 20 && p->n_tokens > n_chain;
+        if (sibling >= 0) text[n++] = p->tokens[sibling];
+        text[n++] = (p->tokens[0] + 1) % V;
+        *clock_ns += MS + (uint64_t)p->n_tokens * row_ns;
+        pf_verdict verdict = verdict_of(1, round, base, text + base, n - base);
+        verdict.n_accepted = n - base - 1;
+        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    return n_trees;
+}
+
+static void siblings_are_drawn_where_they_are_asked_for_and_pay(void **state)
+{
+    (void)state;
+    const struct {
+        int32_t siblings;
+        uint64_t row_ns;
+        bool expected;
+    } cases[] = { { PF_SIBLINGS_THAT_PAY, 0, true }, { 0, 0, false }, { PF_SIBLINGS_THAT_PAY, 4 * MS, false } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        uint64_t clock_ns = 1;
+        bench b = open_timed_bench(&clock_ns);
+        pf_open open = sampled_open(1, 16);
+        open.max_draft = 8;
+        open.adaptive_draft = open.trees = true;
+        open.siblings = cases[i].siblings;
+        const int32_t n_trees = count_sibling_trees(&b, &clock_ns, open, cases[i].row_ns);
+        if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
+        close_bench(&b);
+    }
+}
+
 /* What draft/length.h would have a sequence propose, told what the drafter is told. */
 typedef struct {
     pf_length length;
@@ -534,6 +578,7 @@ int main(void)
         cmocka_unit_test(proposals_follow_the_measured_rounds),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_second_choice),
         cmocka_unit_test(drawn_tokens_have_no_second_choices_beside_them),
+        cmocka_unit_test(siblings_are_drawn_where_they_are_asked_for_and_pay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1326,6 +1326,69 @@ static void creation_survives_every_refused_allocation(void **state)
     assert_survives_refused_allocations(&MODEL, create_drafter, &config);
 }
 
+/* ---- siblings ------------------------------------------------------------------------------------------------ */
+
+static pf_open sibling_open(int32_t siblings)
+{
+    pf_open open = sampled_open(1, 16);
+    open.trees = siblings > 0;
+    open.siblings = siblings;
+    open.max_draft = siblings > 0 ? 2 * (1 + siblings) : 2;
+    return open;
+}
+
+static float share_of(const pf_declared *declared, int32_t token)
+{
+    for (int32_t i = 0; i < declared->n; i++)
+        if (declared->ids[i] == token) return declared->probabilities[i];
+    return 0.0f;
+}
+
+static void assert_siblings(const pf_proposal *p, int32_t i)
+{
+    const pf_declared *own = &p->declared[i], *whole = &p->declared[i % 2];
+    float left = 1.0f;
+    for (int32_t j = i % 2; j < i; j += 2) {
+        assert_true(share_of(own, p->tokens[j]) == 0.0f && p->tokens[j] != p->tokens[i]);
+        left -= share_of(whole, p->tokens[j]);
+    }
+    assert_int_equal(p->parents[i], i % 2 - 1); /* a first one beside each token, then a second */
+    assert_int_equal(own->n, whole->n - i / 2);
+    for (int32_t k = 0; k < own->n; k++)
+        assert_true(fabsf(own->probabilities[k] - share_of(whole, own->ids[k]) / left) < 1e-5f);
+}
+
+static void siblings_stand_behind_the_chain_and_declare_what_is_left_of_their_tokens_distribution(void **state)
+{
+    (void)state;
+    int32_t chain[2] = { 0 };
+    for (int32_t siblings = 0; siblings <= 3; siblings++) {
+        bench b = open_plain_bench();
+        const pf_proposal *p = begin_drafting(&b, sibling_open(siblings), 77);
+        assert_int_equal(p->n_tokens, 2 * (1 + siblings));
+        if (siblings == 0) memcpy(chain, p->tokens, sizeof chain);
+        assert_memory_equal(p->tokens, chain, sizeof chain); /* the chain is what it is without them */
+        for (int32_t i = 0; i < 2 && siblings > 0; i++) assert_int_equal(p->parents[i], i - 1);
+        for (int32_t i = 2; i < p->n_tokens; i++) assert_siblings(p, i);
+        close_bench(&b);
+    }
+}
+
+static void siblings_are_drawn_where_trees_are_allowed_and_tokens_are_drawn_from_what_is_declared(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < 5; i++) {
+        bench b = open_plain_bench();
+        pf_open open = sibling_open(2);
+        if (i == 0) open.trees = false;
+        if (i == 1) open.max_declared = 0;
+        if (i == 2) open.method = PF_METHOD_GREEDY;
+        if (i == 3) open.method = PF_METHOD_COUPLED;
+        assert_true((begin_drafting(&b, open, 77)->parents != NULL) == (i == 4));
+        close_bench(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1385,6 +1448,8 @@ int main(void)
         cmocka_unit_test(a_stop_abandons_the_pass_and_the_context_stays_usable),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),
+        cmocka_unit_test(siblings_stand_behind_the_chain_and_declare_what_is_left_of_their_tokens_distribution),
+        cmocka_unit_test(siblings_are_drawn_where_trees_are_allowed_and_tokens_are_drawn_from_what_is_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

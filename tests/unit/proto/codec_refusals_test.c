@@ -56,6 +56,8 @@ SPOIL(delta_nan, pf_open, x->method = PF_METHOD_TYPICAL, x->typical.delta = NAN)
 SPOIL(draft_beyond, pf_open, x->max_draft = 65)
 SPOIL(draft_none, pf_open, x->max_draft = 0)
 SPOIL(declared_beyond, pf_open, x->max_declared = 257)
+SPOIL(siblings_beyond, pf_open, x->siblings = 6)
+SPOIL(siblings_negative, pf_open, x->siblings = -1)
 SPOIL(max_tokens_negative, pf_open, x->max_tokens = -1)
 SPOIL(p_no_incarnation, pf_proposal, x->incarnation = 0)
 SPOIL(p_round, pf_proposal, x->round = 0)
@@ -137,6 +139,8 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].limits.max_draft is 0", IN_OPEN, draft_none, false },
         { "opens[0].limits.max_declared is 257", IN_OPEN, declared_beyond, false },
         { "opens[0].limits.max_tokens is -1", IN_OPEN, max_tokens_negative, false },
+        { "opens[0].limits.siblings is 6", IN_OPEN, siblings_beyond, false },
+        { "opens[0].limits.siblings is -1", IN_OPEN, siblings_negative, false },
         { "proposals[0].incarnation is 0", IN_PROPOSAL, p_no_incarnation, true },
         { "proposals[0].round is 0", IN_PROPOSAL, p_round, true },
         { "proposals[0].base_length is -1", IN_PROPOSAL, p_base_negative, true },

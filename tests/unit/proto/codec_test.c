@@ -39,6 +39,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->logprobs, b->logprobs);
     assert_true(a->client == b->client && a->rules.allow == b->rules.allow); /* not on the wire */
     assert_int_equal(a->trees, b->trees);
+    assert_int_equal(a->siblings, b->siblings);
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_same_tokens(a->stop_tokens, a->n_stop_tokens, b->stop_tokens, b->n_stop_tokens);
@@ -206,7 +207,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  { 0 },
                                  0,
                                  { 0, 0 },
-                                 "" };
+                                 "",
+                                 i % 6 };
     for (int32_t i = 0; i < b->n_opens; i++)
         strcpy(r->opens[i].drafter, i % 3 == 0 ? "" : i % 3 == 1 ? "suffix" : "a-name_of-15-By");
     for (int32_t i = 0; i < b->n_opens; i++)
@@ -334,6 +336,11 @@ static void recorded_messages_of_version_1_decode(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.gives_logprobs);
+    assert_false(info.draws_siblings); /* likewise */
+    info.draws_siblings = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.draws_siblings);
     assert_int_equal(pf_model_ids(&info), 4096); /* likewise */
     info.n_ids = 5000;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

@@ -343,17 +343,15 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
     PF_TRY(pf_config_print_converted(&j->from, j->options->dtype, j->type, &j->config, &j->config_bytes, error));
     PF_TRY(pf_safetensors_header_open(&j->header, error));
     PF_TRY(for_tensors(j, declare_item, error));
-    PF_TRY(pf_staging_begin(to, &j->staging, error));
+    PF_TRY(pf_staging_begin(to, j->options->writing, &j->staging, error));
     j->walk = (pf_walk){ .path = j->staging.target,
                          .action = "written",
                          .cancel = j->options->cancel,
                          .report = j->options->progress,
                          .user = j->options->progress_user,
                          .total_bytes = j->from.n_bytes };
-    if (j->options->writing != NULL) j->options->writing(j->staging.path);
     const pf_status status = fill_directory(j, error);
-    if (j->options->writing != NULL) j->options->writing(NULL);
-    pf_staging_abort(&j->staging); /* no effect after commit */
+    pf_staging_abort(&j->staging); /* after commit nothing is there */
     return status;
 }
 

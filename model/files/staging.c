@@ -54,7 +54,13 @@ static pf_status check_free(const char *path, bool *is_there, pf_error *error)
     return status;
 }
 
-/* The name is short: that of the target may be as long as the file system allows. */
+static void tell(const pf_staging *s, const char *path)
+{
+    if (s->writing != NULL) s->writing(path);
+}
+
+/* The name is short: that of the target may be as long as the file system allows. It is told of before it is there: a signal may come
+ * while it is made. */
 static pf_status make_folder(pf_staging *s, pf_error *error)
 {
     enum { TRIES = 100 }; /* skips folders that killed processes with the same id left */
@@ -63,16 +69,21 @@ static pf_status make_folder(pf_staging *s, pf_error *error)
     for (int i = 0; i < TRIES; i++) {
         snprintf(s->path, sizeof s->path, "%.*s/.partial-%ld-%d", PF_STAGING_PATH - ROOM, s->is_inside ? s->target : in,
                  (long)getpid(), i);
+        if (!pf_file_is_absent(s->path)) continue;
+        tell(s, s->path);
         if (mkdir(s->path, 0777) == 0) return PF_OK;
+        const int why = errno;
+        tell(s, NULL);
+        errno = why;
         if (errno != EEXIST) break;
     }
     return pf_fail(error, PF_UNAVAILABLE, "%s: %s: %s", s->target,
                    s->is_inside ? "nothing can be made in it" : "cannot be made", strerror(errno));
 }
 
-pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *error)
+pf_status pf_staging_begin(const char *directory, void (*writing)(const char *), pf_staging *out, pf_error *error)
 {
-    pf_staging s = { .path = "" };
+    pf_staging s = { .path = "", .writing = writing };
     size_t n = strlen(directory);
     while (n > 1 && directory[n - 1] == '/') n--;
     if (n == 0 || n + ROOM > sizeof s.target)
@@ -80,21 +91,27 @@ pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *err
                        sizeof s.target - ROOM);
     memcpy(s.target, directory, n);
     PF_TRY(check_free(s.target, &s.is_inside, error));
-    PF_TRY(make_folder(&s, error));
-    *out = s;
-    return PF_OK;
+    *out = s; /* what is told of stays where it is */
+    const pf_status status = make_folder(out, error);
+    if (status != PF_OK) out->path[0] = '\0';
+    return status;
 }
 
-void pf_staging_abort(pf_staging *staging)
+static void remove_folder(const char *path)
 {
-    if (staging->path[0] == '\0') return;
-    DIR *directory = opendir(staging->path);
+    DIR *directory = opendir(path);
     if (directory != NULL) {
         for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
             if (!is_dot(entry->d_name)) unlinkat(dirfd(directory), entry->d_name, 0);
         closedir(directory);
     }
-    rmdir(staging->path);
+    rmdir(path);
+}
+
+void pf_staging_abort(pf_staging *staging)
+{
+    if (staging->path[0] != '\0') remove_folder(staging->path);
+    tell(staging, NULL);
     staging->path[0] = '\0';
 }
 

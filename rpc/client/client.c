@@ -73,15 +73,14 @@ static int32_t count_messages(client *c, const pf_batch *batch)
     return n_second > 0 ? n_first + n_second : 0;
 }
 
-/* With the lock held, where there is room for all of its messages. */
-static void send_batch(client *c, const pf_batch *batch)
+/* With the lock held, where there is room for all of its messages. message: the whole batch, or NULL: it is too large for one. */
+static void send_batch(client *c, const pf_batch *batch, grpc_byte_buffer *message)
 {
     pf_link *link = &c->link;
     pf_batch first, second;
-    grpc_byte_buffer *message = pf_grpc_encode(c->encoder, batch);
     if (!message && pf_batch_halve(batch, &first, &second)) {
-        send_batch(c, &first);
-        send_batch(c, &second);
+        send_batch(c, &first, pf_grpc_encode(c->encoder, &first));
+        send_batch(c, &second, pf_grpc_encode(c->encoder, &second));
         return;
     }
     if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* opens and closes may go unanswered */
@@ -95,9 +94,14 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
     pf_link *link = &c->link;
     pthread_mutex_lock(&link->lock);
     pf_status status = check_link(link, batch);
-    const int32_t n_messages = status == PF_OK ? count_messages(c, batch) : 0;
-    if (status == PF_OK && (n_messages == 0 || n_messages > PF_LINK_OUTBOUND - link->out_count)) status = PF_LIMIT;
-    if (status == PF_OK) send_batch(c, batch);
+    if (status == PF_OK) {
+        grpc_byte_buffer *message = pf_grpc_encode(c->encoder, batch);
+        const int32_t n_parts = message ? 0 : count_messages(c, batch);
+        if (!message && (n_parts == 0 || n_parts > PF_LINK_OUTBOUND - link->out_count))
+            status = PF_LIMIT;
+        else
+            send_batch(c, batch, message);
+    }
     pthread_mutex_unlock(&link->lock);
     return status;
 }

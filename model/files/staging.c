@@ -69,6 +69,7 @@ static pf_status make_folder(pf_staging *s, pf_error *error)
     for (int i = 0; i < TRIES; i++) {
         snprintf(s->path, sizeof s->path, "%.*s/.partial-%ld-%d", PF_STAGING_PATH - ROOM, s->is_inside ? s->target : in,
                  (long)getpid(), i);
+        errno = EEXIST; /* unless there is another reason */
         if (!pf_file_is_absent(s->path)) continue;
         tell(s, s->path);
         if (mkdir(s->path, 0777) == 0) return PF_OK;
